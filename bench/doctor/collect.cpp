@@ -163,7 +163,7 @@ Maybe<double> cpus_busy_with_others() {
   const std::vector<std::string> names = CpuSource::names();
   std::vector<double> values(names.size());
   cpus.read(values.data());
-  const double busy = values[std::ranges::find(names, "cpus_busy_with_others") - names.begin()];
+  const double busy = values[std::ranges::find(names, busy_with_others_series) - names.begin()];
   if (std::isnan(busy)) return Unknown{"the kernel does not say"};
   return busy;
 }

@@ -94,7 +94,7 @@ bool saw_sharing(const MonitorTable& table, const MonitorOptions& options, Monit
     result.seen.push_back("the hypervisor gave " + percent(steal->mean) +
                           " of the CPUs' time to others (steal)");
   }
-  const MonitoredSeries* others = series_named(result, "cpus_busy_with_others");
+  const MonitoredSeries* others = series_named(result, busy_with_others_series);
   if (options.sharing_jobs == 1 && others != nullptr && others->mean > others_may_use) {
     shared = true;
     result.seen.push_back("other processes kept " + significant(others->mean, 3) + " CPUs busy");
@@ -138,7 +138,7 @@ bool saw_drift(const MonitorTable& table, Monitoring& result) {
 // The figures that must be known of the whole window before it is called clean.
 bool lacks_what_is_judged(const MonitorOptions& options, Monitoring& result) {
   std::vector<std::string> judged = {"cpu_steal_share", "sm_clock_hertz"};
-  if (options.sharing_jobs == 1) judged.push_back("cpus_busy_with_others");
+  if (options.sharing_jobs == 1) judged.push_back(busy_with_others_series);
   bool lacks = false;
   for (const std::string& name : judged) {
     const auto unseen = result.not_monitored.find(name);

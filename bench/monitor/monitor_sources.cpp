@@ -11,6 +11,7 @@
 
 #include "bench/cli/process_clock.h"
 #include "models/errors.h"
+#include "reports/document/types.h"
 
 namespace nearmetal {
 namespace {
@@ -182,7 +183,7 @@ CpuSource::CpuSource(const std::filesystem::path& root, int64_t ranks)
 }
 
 std::vector<std::string> CpuSource::names() {
-  return {"cpu_busy_share", "cpu_steal_share", "cpus_busy_with_others", "cpu_hertz"};
+  return {"cpu_busy_share", "cpu_steal_share", busy_with_others_series, "cpu_hertz"};
 }
 
 CpuSource::Times CpuSource::times() const {

@@ -166,8 +166,8 @@ Seen stolen_time(const Side& base, const Side& next) {
 }
 
 Seen other_processes(const Side& base, const Side& next) {
-  const double there = most_monitored(base, "cpus_busy_with_others");
-  const double here = most_monitored(next, "cpus_busy_with_others");
+  const double there = most_monitored(base, busy_with_others_series);
+  const double here = most_monitored(next, busy_with_others_series);
   if (here - there < others_may_use) return std::nullopt;
   return "other processes kept " + significant(here, 2) + " CPUs busy, " + significant(there, 2) +
          " on the other side";

@@ -62,6 +62,9 @@ struct SetUp {
   bool operator==(const SetUp&) const = default;
 };
 
+/// The series of the CPUs that processes other than those of the sweep keep busy.
+inline constexpr const char* busy_with_others_series = "cpus_busy_with_others";
+
 struct MonitoredSeries {
   std::string name;
   double minimum = 0;
