@@ -47,7 +47,7 @@ TYPED_TEST(OwnKernels, LeaveTheOperandsOfTheNext) {
   narrows.shape.input_channels = 256;
   narrows.shape.output_channels = 64;
   for (const ConvolutionProblem& problem : {widens, narrows}) {
-    const TuningBuffers buffers({problem}, this->multiprocessors_, nullptr);
+    const TuningBuffers buffers({problem}, 9, this->multiprocessors_, nullptr);
     const Operands before = operands_of(problem, buffers);
     std::vector<std::string> keys;
     for (const OwnKernel& kernel : own_kernels(problem, 9, this->multiprocessors_)) {

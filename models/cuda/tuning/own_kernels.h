@@ -19,8 +19,8 @@ DeviceMemory random_values(Precision precision, int64_t elements, uint64_t seed,
 /// kernel writes to the operands, as the next is timed and checked on them.
 class TuningBuffers {
  public:
-  TuningBuffers(const std::vector<ConvolutionProblem>& problems, int multiprocessors,
-                cudaStream_t stream);
+  TuningBuffers(const std::vector<ConvolutionProblem>& problems, int compute_capability_major,
+                int multiprocessors, cudaStream_t stream);
 
   /// The operands of a problem; the operation leaves its output in result().
   ConvolutionOperands operands(const ConvolutionProblem& problem) const;

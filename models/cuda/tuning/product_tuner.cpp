@@ -87,7 +87,7 @@ void Tuner::choose(cublasLtHandle_t cublas, const std::vector<LinearProblem>& pr
     sizes.push_back(as_convolution(problem));
   }
   if (unknown.empty()) return;
-  const TuningBuffers buffers(sizes, multiprocessors_, stream_);
+  const TuningBuffers buffers(sizes, compute_capability_major_, multiprocessors_, stream_);
   int64_t zeros = 0;
   for (const ConvolutionProblem& size : sizes) {
     zeros = std::max(zeros, size.shape.output_elements() * element_bytes(size.precision));

@@ -89,7 +89,7 @@ void Tuner::choose(const std::vector<ConvolutionProblem>& problems) {
     if (!complete) unknown.push_back(problem);
   }
   if (unknown.empty()) return;
-  const TuningBuffers buffers(unknown, multiprocessors_, stream_);
+  const TuningBuffers buffers(unknown, compute_capability_major_, multiprocessors_, stream_);
   for (const ConvolutionProblem& problem : unknown) {
     if (!used_.contains(problem.key())) tune(problem, buffers);
     for (const OwnKernel& kernel : own_of(problem)) {

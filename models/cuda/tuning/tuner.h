@@ -23,7 +23,7 @@ inline constexpr int most_candidates = 64;
 /// This many of the algorithms that cuBLASLt puts first are timed (see Product::offered()).
 inline constexpr int most_algorithms = 12;
 
-/// 5, or of what takes more than 4 ms fewer, but 3.
+/// 3 to 5 calls, fewer where one takes long.
 int timed_calls(double milliseconds);
 
 /// Where candidates run.

@@ -8,7 +8,6 @@ namespace nearmetal::cuda {
 namespace {
 
 constexpr int norm_arrays = 13;
-constexpr int hopper = 9;  // the major compute capability that second moments have kernels for
 
 }  // namespace
 
@@ -21,18 +20,17 @@ DeviceMemory random_values(Precision precision, int64_t elements, uint64_t seed,
   return memory;
 }
 
-TuningBuffers::TuningBuffers(const std::vector<ConvolutionProblem>& problems, int multiprocessors,
-                             cudaStream_t stream)
+TuningBuffers::TuningBuffers(const std::vector<ConvolutionProblem>& problems,
+                             int compute_capability_major, int multiprocessors, cudaStream_t stream)
     : multiprocessors_(multiprocessors) {
-  int64_t x_size = 1, weight_size = 1, y_size = 1, second_size = 1;
+  int64_t x_size = 1, weight_size = 1, y_size = 1, moments_y_size = 1;
   for (const ConvolutionProblem& problem : problems) {
     const ConvolutionShape& shape = problem.shape;
     x_size = std::max(x_size, shape.input_elements());
     weight_size = std::max(weight_size, shape.weight_elements());
     y_size = std::max(y_size, shape.output_elements());
-    second_size = std::max(second_size, shape.weight_elements());
-    if (takes_moments(problem, hopper)) {
-      second_size = std::max(second_size, shape.output_elements());
+    if (takes_moments(problem, compute_capability_major)) {
+      moments_y_size = std::max(moments_y_size, shape.output_elements());
     }
     channels_ = std::max({channels_, shape.input_channels, shape.output_channels});
   }
@@ -42,7 +40,8 @@ TuningBuffers::TuningBuffers(const std::vector<ConvolutionProblem>& problems, in
   y_ = random_values(precision, y_size, 3, stream);
   second_y_ = random_values(precision, y_size, 5, stream);
   result_ = allocate_device(std::max({x_size, weight_size, y_size}) * element_bytes(precision));
-  second_result_ = allocate_device(second_size * element_bytes(precision));
+  second_result_ =
+      allocate_device(std::max(weight_size, moments_y_size) * element_bytes(precision));
   sums_ = allocate_device(2 * channels_ * sizeof(float));
   workspace_ = allocate_device(workspace_limit(precision));
   const int64_t reduction_bytes =

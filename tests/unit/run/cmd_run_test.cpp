@@ -97,8 +97,9 @@ TEST_F(CmdRun, WarnsOfKernelsThatWereRefused) {
   EXPECT_EQ(run({"--device", "cuda", "--steps", "3", "--plan-cache", "off"}), ExitCode::ok);
   EXPECT_THAT(only_run().warnings,
               Contains(Warning{"kernels_refused",
-                               "without nearmetal's own kernel for 'fused b' and 1 more, as the "
-                               "result was wrong"}));
+                               "a kernel of nearmetal's own gave a wrong result and was left out, "
+                               "which costs speed ('fused b' and 1 more): report this as a bug, "
+                               "with the report"}));
 }
 
 TEST_F(CmdRun, ShowsQuantilesOfEnoughSteps) {
