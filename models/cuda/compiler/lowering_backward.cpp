@@ -62,7 +62,7 @@ void Lowering::backward_average_pool(int i) {
        });
 }
 
-Lowering::IncomingGradient Lowering::incoming_gradient(const NormPattern& pattern) {
+Lowering::NormTensors Lowering::incoming_gradient(const NormPattern& pattern) {
   const auto [dy, dy_second] = gradients_of(pattern.output);
   if (const Tensor* even_pixels = even_pixel_gradients_[pattern.output]) {
     return {Incoming::two_second_at_even_pixels, dy, even_pixels};
@@ -71,66 +71,81 @@ Lowering::IncomingGradient Lowering::incoming_gradient(const NormPattern& patter
   return {dy_second == nullptr ? Incoming::one : Incoming::two, dy, dy_second};
 }
 
-void Lowering::backward_norm(const NormPattern& pattern) {
-  if (by_moments(pattern)) return backward_norm_by_moments(pattern);
-  const int64_t slot = norm_slot();
-  const auto [incoming, dy, dy_second] = incoming_gradient(pattern);
-  const Tensor* x = values_[pattern.conv];
-  const Tensor* mask = masks_[pattern.output];
+std::function<NormBackwardOperands()> Lowering::norm_backward_operands(const NormPattern& pattern,
+                                                                       const NormTensors& tensors) {
   const bool dual = pattern.residual_norm >= 0;
-  const Tensor* residual_x = dual ? values_[pattern.residual_conv] : nullptr;
-  const bool fused = fuses_backward(pattern);
-  const bool summed = moments_behind(pattern) >= 0;
-  const bool stores_dz = pattern.adds();
-  const Tensor* dz = stores_dz ? tensor(value_bytes(pattern.output)) : summed ? dy : nullptr;
-  Tensor* dx = fused ? nullptr : tensor(value_bytes(pattern.conv));
-  Tensor* residual_dx = dual && !fused ? tensor(value_bytes(pattern.residual_conv)) : nullptr;
-  if (pattern.residual >= 0) gradients_[pattern.residual].push_back(dz);
-  if (fused) {
-    pending_[pattern.conv] = {pattern.norm, dz != nullptr ? dz : dy, dz == nullptr};
-    if (dual) pending_[pattern.residual_conv] = {pattern.residual_norm, dz, false};
-  } else {
-    gradients_[pattern.conv].push_back(dx);
-    if (dual) gradients_[pattern.residual_conv].push_back(residual_dx);
-  }
-
-  const auto& r = resources_;
-  const auto data = [](const Tensor* tensor) { return tensor == nullptr ? nullptr : tensor->data; };
-  const Extent extent = this->extent(pattern.conv);
-  const ImageSize image = image_size(pattern.output);
-  const auto operands = [=, incoming = incoming, dy = dy, dy_second = dy_second, &r] {
+  return [=, rows = extent(pattern.conv).rows, image = image_size(pattern.output),
+          mask = masks_[pattern.output], slot = norm_slot(),
+          residual_x = dual ? values_[pattern.residual_conv] : nullptr, &r = resources_] {
+    const auto data = [](const Tensor* tensor) {
+      return tensor == nullptr ? nullptr : tensor->data;
+    };
     NormBackwardOperands operands;
-    operands.count = extent.rows;
-    operands.incoming = incoming;
-    operands.dy = dy->data;
-    operands.dy_second = data(dy_second);
+    operands.count = rows;
+    operands.incoming = tensors.incoming;
+    operands.dy = tensors.dy->data;
+    operands.dy_second = data(tensors.dy_second);
     operands.image = image;
     operands.mask = static_cast<const uint8_t*>(data(mask));
-    operands.x = x->data;
+    operands.x = data(tensors.x);
     operands.state = r.norm(slot, pattern.norm);
-    operands.dx = data(dx);
-    operands.dz = data(dz);
+    operands.dz = data(tensors.dz);
     if (dual) {
       operands.residual_x = residual_x->data;
       operands.residual_state = r.norm(slot, pattern.residual_norm);
-      operands.residual_dx = data(residual_dx);
     }
     return operands;
   };
-  const Precision precision = options_.precision;
-  const std::string name = name_of(graph_, pattern);
-  if (!summed) {
-    emit(name, Phase::backward, "own sums sweep", {dy, dy_second, mask, x, residual_x, dz},
-         [=, &r](cudaStream_t stream) {
-           launch_norm_backward_sums(precision, operands(), extent, r.reduction, stream);
-         });
+}
+
+void Lowering::emit_norm_sums(const NormPattern& pattern, const NormTensors& tensors) {
+  const auto& [incoming, dy, dy_second, x, dz] = tensors;
+  const Tensor* residual_x = pattern.residual_norm < 0 ? nullptr : values_[pattern.residual_conv];
+  emit(name_of(graph_, pattern), Phase::backward, "own sums sweep",
+       {dy, dy_second, masks_[pattern.output], x, residual_x, dz},
+       [=, operands = norm_backward_operands(pattern, tensors), extent = extent(pattern.conv),
+        precision = options_.precision, &r = resources_](cudaStream_t stream) {
+         launch_norm_backward_sums(precision, operands(), extent, r.reduction, stream);
+       });
+}
+
+void Lowering::backward_norm(const NormPattern& pattern) {
+  if (by_moments(pattern)) return backward_norm_by_moments(pattern);
+  const bool dual = pattern.residual_norm >= 0;
+  const bool summed = moments_behind(pattern) >= 0;
+  NormTensors tensors = incoming_gradient(pattern);
+  const bool fused = fuses_backward(pattern);
+  tensors.x = values_[pattern.conv];
+  if (pattern.adds()) {
+    tensors.dz = tensor(value_bytes(pattern.output));
+  } else if (summed) {
+    tensors.dz = tensors.dy;
   }
-  if (fused) return;
+  const auto [incoming, dy, dy_second, x, dz] = tensors;
+  if (pattern.residual >= 0) gradients_[pattern.residual].push_back(dz);
+  if (!summed) emit_norm_sums(pattern, tensors);
+  if (fused) {
+    pending_[pattern.conv] = {pattern.norm, dz != nullptr ? dz : dy, dz == nullptr};
+    if (dual) pending_[pattern.residual_conv] = {pattern.residual_norm, dz, false};
+    return;
+  }
+
+  const Tensor* residual_x = dual ? values_[pattern.residual_conv] : nullptr;
+  const Tensor* dx = tensor(value_bytes(pattern.conv));
+  const Tensor* residual_dx = dual ? tensor(value_bytes(pattern.residual_conv)) : nullptr;
+  gradients_[pattern.conv].push_back(dx);
+  if (dual) gradients_[pattern.residual_conv].push_back(residual_dx);
   std::vector<const Tensor*> used{dz, x, residual_x, dx, residual_dx};
   if (dz == nullptr) used = {dy, dy_second, x, dx};
-  emit(name, Phase::backward, "own apply sweep", used, [=, &r](cudaStream_t stream) {
-    launch_norm_backward_apply(precision, operands(), extent, r.reduction.multiprocessors, stream);
-  });
+  emit(name_of(graph_, pattern), Phase::backward, "own apply sweep", used,
+       [=, read = norm_backward_operands(pattern, tensors), extent = extent(pattern.conv),
+        precision = options_.precision, &r = resources_](cudaStream_t stream) {
+         NormBackwardOperands operands = read();
+         operands.dx = dx->data;
+         if (dual) operands.residual_dx = residual_dx->data;
+         launch_norm_backward_apply(precision, operands, extent, r.reduction.multiprocessors,
+                                    stream);
+       });
 }
 
 void Lowering::backward_norm_pool(const NormPattern& pattern) {

@@ -143,36 +143,6 @@ int Lowering::joined_end(int conv) const {
   return joins ? end->norm : -1;
 }
 
-const Tensor* Lowering::sums_by_moments(const NormPattern& pattern) {
-  const auto [incoming, dy, dy_second] = incoming_gradient(pattern);
-  const Tensor* mask = masks_[pattern.output];
-  const bool dual = pattern.residual_norm >= 0;
-  const Tensor* residual_x = dual ? values_[pattern.residual_conv] : nullptr;
-  Tensor* dz = tensor(value_bytes(pattern.output));
-  const auto data = [](const Tensor* tensor) { return tensor == nullptr ? nullptr : tensor->data; };
-  emit(name_of(graph_, pattern), Phase::backward, "own sums sweep",
-       {dy, dy_second, mask, residual_x, dz},
-       [=, incoming = incoming, dy = dy, dy_second = dy_second, image = image_size(pattern.output),
-        extent = extent(pattern.conv), slot = norm_slot(), precision = options_.precision,
-        &r = resources_](cudaStream_t stream) {
-         NormBackwardOperands operands;
-         operands.count = extent.rows;
-         operands.incoming = incoming;
-         operands.dy = dy->data;
-         operands.dy_second = data(dy_second);
-         operands.image = image;
-         operands.mask = static_cast<const uint8_t*>(mask->data);
-         operands.state = r.norm(slot, pattern.norm);
-         operands.dz = dz->data;
-         if (dual) {
-           operands.residual_x = residual_x->data;
-           operands.residual_state = r.norm(slot, pattern.residual_norm);
-         }
-         launch_norm_backward_sums(precision, operands, extent, r.reduction, stream);
-       });
-  return dz;
-}
-
 void Lowering::sums_of_residual(const NormPattern& pattern, const Tensor* dz) {
   const Tensor* x = values_[pattern.residual_conv];
   emit(graph_.node(pattern.residual_norm).name, Phase::backward, "own sums sweep", {dz, x},
@@ -190,7 +160,12 @@ void Lowering::sums_of_residual(const NormPattern& pattern, const Tensor* dz) {
 
 void Lowering::backward_norm_by_moments(const NormPattern& pattern) {
   const bool joined = joined_.contains(pattern.output);
-  const Tensor* dz = joined ? gradient_of(pattern.output) : sums_by_moments(pattern);
+  const Tensor* dz = joined ? gradient_of(pattern.output) : tensor(value_bytes(pattern.output));
+  if (!joined) {
+    NormTensors tensors = incoming_gradient(pattern);
+    tensors.dz = dz;
+    emit_norm_sums(pattern, tensors);
+  }
   gradients_[pattern.conv].push_back(dz);
   if (pattern.residual_norm < 0) {
     gradients_[pattern.residual].push_back(dz);

@@ -67,8 +67,7 @@ class Lowering {
   ConvolutionCall& emit_convolution(int conv, ConvolutionOp op, Phase phase, const Tensor* x,
                                     const Tensor* y, const Tensor* third = nullptr);
   // A product is made at its first launch, which is not in a captured graph: it needs the handle.
-  // `bias`: the parameter that is added to each row, of which every launch gets the address; -1:
-  // none.
+  // `bias`: the parameter that is added to each row, whose address every launch gets; -1: none.
   Kernel& emit_product(
       const std::string& name, Phase phase, const ProductShape& shape,
       std::vector<const Tensor*> operands,
@@ -138,9 +137,7 @@ class Lowering {
   // The batch norm of the block end by moments before this convolution whose mask and sums its
   // fused backward kernel takes on: it adds the gradient of the only other consumer. -1: none.
   int joined_end(int conv) const;
-  // The sums sweep; returns the gradient before the ReLU.
-  const Tensor* sums_by_moments(const NormPattern& pattern);
-  // Those of a normalised residual alone.
+  // The sums sweep of a normalised residual alone.
   void sums_of_residual(const NormPattern& pattern, const Tensor* dz);
   // t = dz (a W) and dz' z by our kernel for both.
   void backward_both_products(int i, const Tensor* z, const Tensor* dz,
@@ -210,12 +207,16 @@ class Lowering {
   void backward_activation(const ActivationPattern& pattern);
   void backward_activation_pool(const ActivationPattern& pattern);
   void backward_average_pool(int i);
-  struct IncomingGradient {
+  // What the backward sweeps of a batch norm take; all but `dy` may be absent.
+  struct NormTensors {
     Incoming incoming;
-    const Tensor* dy;
-    const Tensor* dy_second;  // may be absent
+    const Tensor *dy, *dy_second;
+    const Tensor *x = nullptr, *dz = nullptr;  // the sums store `dz`, the gradient before the ReLU
   };
-  IncomingGradient incoming_gradient(const NormPattern& pattern);
+  NormTensors incoming_gradient(const NormPattern& pattern);
+  std::function<NormBackwardOperands()> norm_backward_operands(const NormPattern& pattern,
+                                                               const NormTensors& tensors);
+  void emit_norm_sums(const NormPattern& pattern, const NormTensors& tensors);
   void backward_norm(const NormPattern& pattern);
   void backward_norm_pool(const NormPattern& pattern);
   // The gradient at the input of a 1x1 convolution of stride 2 is zero but at even pixels. A block
