@@ -37,13 +37,19 @@ run_main_job() {
 }
 
 say_what_next() {
+  local small=
+  if ! gpu_visible; then small=' --model resnet18 --image-size 64 --batch 4'; fi
   cat >&2 <<TEXT
 
 The report is the file named above. Next:
-  build/nearmetal run --profile              where the time of a step goes
-  build/nearmetal run --verify               proof that the loss falls
-  build/nearmetal run --batch auto           the largest batch that fits
-  build/nearmetal run --help                 all options
+  build/nearmetal run$small --profile
+      where the time of a step goes
+  build/nearmetal run$small --verify
+      proof that the loss falls
+  build/nearmetal run$small --repeats 5
+      several starts, as a comparison needs
+  build/nearmetal run --help
+      all options
 TEXT
 }
 

@@ -75,7 +75,7 @@ std::vector<Warning> warnings_of_timing(const RankTask& task,
       task.kernels.cache.empty() ? "with a plan cache the next run finds" : "the next run finds";
   return {{"kernels_timed",
            "this process timed its kernels first, which makes steps slower (training on H200s by "
-           "up to 3 %); " +
+           "up to 3.2 %); " +
                next + " them chosen"}};
 }
 

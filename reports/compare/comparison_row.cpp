@@ -146,7 +146,8 @@ Maybe<int64_t> more_runs(const RunDifference& found, const Metric& metric,
   if (more) return std::max<int64_t>(1, *more);
   return Unknown{found.method == Method::sessions
                      ? "even 1000 more runs of these sessions would not decide; more sessions may"
-                     : "even 1000 more runs would not decide; a gate may need more of the base"};
+                     : "even 1000 more runs would not decide; where only the new side gets more, "
+                       "add to the base"};
 }
 
 // Ranks of runs that share a session are not independent.
