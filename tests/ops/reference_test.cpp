@@ -225,6 +225,30 @@ TEST(Rounded, EmulatedErrorGrowsWithTheUnitRoundoff) {
   EXPECT_GT(bf16, 2 * tf32);
 }
 
+// Momentum of 1 and a gradient of about -0.9 leave 1/24.
+TEST(CheckUpdate, AllowsTheRoundingOfTermsThatCancelAndNoMore) {
+  const Graph graph = small_graph();
+  OptimizerOptions options;
+  options.weight_decay = 0;
+  const auto count = static_cast<size_t>(graph.parameter_count());
+  ReferenceStep before;
+  before.parameters.assign(count, 0.5);
+  before.momentum.assign(count, 1);
+  ReferenceStep after = before;
+  after.gradients.assign(count, 1.0 / 24 - options.momentum);
+  after.gradient_norm = std::sqrt(static_cast<double>(count)) * std::abs(after.gradients[0]);
+  update_parameters(graph, options, 2, after);
+  ASSERT_NEAR(after.momentum[0], 1.0 / 24, 1e-9);
+  const auto passes_with = [&](double error) {
+    ReferenceStep wrong = after;
+    for (double& value : wrong.momentum) value += error;
+    return static_cast<bool>(check_update(graph, options, 2, before, wrong));
+  };
+  EXPECT_TRUE(passes_with(0));
+  EXPECT_TRUE(passes_with(0x1p-24));
+  EXPECT_FALSE(passes_with(2e-6));
+}
+
 }  // namespace
 
 const char* const tested_backend = "";  // none: graphs alone are shared
