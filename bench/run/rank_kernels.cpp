@@ -64,19 +64,4 @@ KernelSource kernels_of_all(const RankTask& task) {
   return kernels;
 }
 
-std::vector<Warning> warnings_of_timing(const RankTask& task,
-                                        const std::vector<KernelChoice>& chosen) {
-  const std::vector<KernelChoice>& known = task.kernels.known;
-  const bool timed = std::ranges::any_of(chosen, [&](const KernelChoice& choice) {
-    return std::ranges::find(known, choice) == known.end();
-  });
-  if (!timed || task.config.device != Device::cuda || task.world.size() > 1) return {};
-  const std::string next =
-      task.kernels.cache.empty() ? "with a plan cache the next run finds" : "the next run finds";
-  return {{"kernels_timed",
-           "this process timed its kernels first, which makes steps slower (training on H200s by "
-           "up to 3.2 %); " +
-               next + " them chosen"}};
-}
-
 }  // namespace nearmetal

@@ -19,9 +19,4 @@ std::vector<KernelChoice> union_of_ranks(World& world, const std::vector<KernelC
 /// of the work. Collective.
 KernelSource kernels_of_all(const RankTask& task);
 
-/// Warns that this job timed kernels, where that slows its steps: in jobs of one rank
-/// (docs/notes/step_speed.md).
-std::vector<Warning> warnings_of_timing(const RankTask& task,
-                                        const std::vector<KernelChoice>& chosen);
-
 }  // namespace nearmetal

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -99,11 +98,8 @@ Prepared start_from_seed(const RankTask& task, std::vector<Exchange>& exchanges,
   if (task.pipeline != nullptr) {
     prepared.kernel_choices = union_of_ranks(task.world, prepared.kernel_choices);
   }
-  if (task.world.rank() == 0) {
-    prepared.warnings = warnings_of_timing(task, prepared.kernel_choices);
-    std::ranges::move(keep_choices(task.kernels, prepared.kernel_choices),
-                      std::back_inserter(prepared.warnings));
-  }
+  if (task.world.rank() == 0)
+    prepared.warnings = keep_choices(task.kernels, prepared.kernel_choices);
   prepared.device_bytes = program.device_bytes();
   return prepared;
 }

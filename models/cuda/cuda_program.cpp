@@ -9,6 +9,7 @@
 #include "models/cuda/compiler/lowering.h"
 #include "models/cuda/device/chip.h"
 #include "models/cuda/device/device.h"
+#include "models/cuda/device/graph_latency.h"
 
 namespace nearmetal::cuda {
 namespace {
@@ -254,6 +255,7 @@ void CudaProgram::restart(std::span<const float> parameters) {
            static_cast<int64_t>(values.size_bytes()));
   }
   launch_copy_values(options_.precision, flat, stream_.get());
+  shorten_graph_latency(stream_.get(), compute_capability(options_.gpu));
   wait_until_idle();
 }
 

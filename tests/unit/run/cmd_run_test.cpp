@@ -103,19 +103,6 @@ TEST_F(CmdRun, WarnsOfKernelsThatWereRefused) {
                                "with the report"}));
 }
 
-TEST_F(CmdRun, WarnsOnceOfKernelsThatItTimed) {
-  script.kernel_choices = {{"conv a", "cudnn eng1", 1e-3, 1e-4}};
-  const std::string cache = folder / "plans.json";
-  const auto warns = [&](const std::string& device, const std::string& plan_cache) {
-    run({"--device", device, "--steps", "3", "--plan-cache", plan_cache, "--force"});
-    return std::ranges::count(warning_codes(), "kernels_timed") > 0;
-  };
-  EXPECT_TRUE(warns("cuda", cache));
-  EXPECT_FALSE(warns("cuda", cache));
-  EXPECT_TRUE(warns("cuda", "off"));
-  EXPECT_FALSE(warns("cpu", "off"));
-}
-
 TEST_F(CmdRun, ShowsQuantilesOfEnoughSteps) {
   const auto step_time_of = [&](const std::string& steps) {
     out.str("");
