@@ -249,6 +249,7 @@ TEST_P(SecondMoments, NanInTheImagesIsSeenAndNotLearned) {
 // Each has moments of its own, which its backward pass reads.
 TEST_P(SecondMoments, OfMicroBatchesGiveTheMeanOfStepsOnEach) {
   constexpr int64_t count = 4;
+  take(without_cudnn_statistics(options_.kernel_choices));
   const RandomCase all = random_case(graph_, count * batch_size, 2);
   const auto apart = backend().prepare(graph_, options_);
   options_.micro_batches = count;
