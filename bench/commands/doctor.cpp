@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 #include "bench/commands/program.h"
 #include "bench/doctor/diagnose.h"
 #include "bench/sweep/shipped_layouts.h"
 #include "comm/layout/layout_json.h"
+#include "comm/layout/short_form.h"
 #include "reports/formats/nic_text.h"
 #include "reports/text/text.h"
 #include "reports/text/text_table.h"
@@ -56,10 +58,16 @@ void print_tables(std::ostream& out, const Environment& machine) {
   for (const TitledTable& table : tables) print_aligned(out, table);
 }
 
+std::string layout_file(const std::string& word) {
+  if (!looks_like_short_form(word)) return layout_place(word);
+  throw std::invalid_argument(word + ": doctor reads the file of a layout; `nearmetal plan '" +
+                              word + "'` says whether this machine has room for it");
+}
+
 ExitCode run_doctor(const DoctorForm& form, const Context& context) {
   const Terminal& terminal = context.terminal;
   LayoutFile layouts;  // with the hosts to try
-  const std::string file = form.layout ? layout_place(*form.layout) : "";
+  const std::string file = form.layout ? layout_file(*form.layout) : "";
   if (form.layout) layouts = read_layout(file);
   std::optional<MigConfig> mig_config;
   if (form.mig_config) mig_config = read_mig_config(*form.mig_config);
