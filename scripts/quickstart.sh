@@ -23,9 +23,11 @@ run_on_cpu() {
   "$nearmetal" run --device cpu --batch 4 --duration 15
 }
 
+runs_on_gpu() { [[ $1 == gpu* ]] && gpu_visible; }
+
 run_main_job() {
   local preset=$1
-  if [[ $preset == gpu* ]] && gpu_visible; then
+  if runs_on_gpu "$preset"; then
     say "ResNet-50 in fp16 on the GPU, batch 256, images of 224x224, about 20 s of steady state"
     "$nearmetal" run
   elif [[ $preset == gpu-only ]]; then
@@ -37,8 +39,8 @@ run_main_job() {
 }
 
 say_what_next() {
-  local small=
-  if ! gpu_visible; then small=' --model resnet18 --image-size 64 --batch 4'; fi
+  local preset=$1 small=
+  if ! runs_on_gpu "$preset"; then small=' --model resnet18 --image-size 64 --batch 4'; fi
   cat >&2 <<TEXT
 
 The report is the file named above. Next:
@@ -65,7 +67,7 @@ main() {
     exec "$nearmetal" run "$@"
   fi
   run_main_job "$preset"
-  say_what_next
+  say_what_next "$preset"
 }
 
 main "$@"

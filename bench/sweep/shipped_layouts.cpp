@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "comm/layout/short_form.h"
 #include "models/load_module.h"
 #include "reports/text/nearest_word.h"
 #include "reports/text/text.h"
@@ -21,6 +22,12 @@ fs::path layouts_folder() {
   const fs::path installed = above / "share/nearmetal/layouts";
   std::error_code ignored;
   return fs::is_directory(installed, ignored) ? installed : above / "layouts";
+}
+
+bool is_misspelt_short_form(const std::string& word) {
+  const size_t first_number_end = word.find_first_not_of("0123456789");
+  return first_number_end > 0 && first_number_end < word.size() && word[first_number_end] == 'x' &&
+         word.find('.') == word.npos;
 }
 
 }  // namespace
@@ -49,6 +56,7 @@ std::string layout_place(const std::string& word) {
     require_trusted(file);
     return file;
   }
+  if (is_misspelt_short_form(word)) parse_short_form(word);  // which says what it lacks
   throw std::invalid_argument(word + ": it cannot be read: " + std::strerror(ENOENT) +
                               ", and no layout of that name comes with nearmetal" +
                               did_you_mean(name, names) + " (" + joined(names) +

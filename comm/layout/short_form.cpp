@@ -215,11 +215,7 @@ std::string largest_text(const std::vector<NodeStock>& nodes, int64_t needed) {
 std::vector<JobShape> parse_short_form(const std::string& text) { return Parser(text).parse(); }
 
 bool looks_like_short_form(const std::string& text) {
-  const size_t first_number_end = text.find_first_not_of("0123456789");
-  const bool begins_like_one = first_number_end != 0 && first_number_end != std::string::npos &&
-                               text[first_number_end] == 'x';
-  return text.find_first_not_of("0123456789x*()+") == std::string::npos ||
-         (begins_like_one && text.find_first_of("./") == std::string::npos);
+  return text.find_first_not_of("0123456789x*()+") == std::string::npos;
 }
 
 std::vector<Job> shape_jobs(const Layout& layout, const std::vector<Host>& hosts) {

@@ -46,9 +46,7 @@ class Doctor(cli.CliTest):
         self.assertIn("backend", found, "and the machine was looked at")
 
     def test_a_layout_in_short_is_for_plan(self):
-        process = self.call("doctor", "1x1x2")
-        self.assertEqual(process.returncode, 2)
-        self.assertIn("`nearmetal plan '1x1x2'`", process.err)
+        self.assert_refused(self.call("doctor", "1x1x2"), 2, "`nearmetal plan '1x1x2'`")
 
     def test_what_a_layout_file_leaves_out_here_is_noted(self):
         instance = {"instances": [{"host": "localhost"}]}

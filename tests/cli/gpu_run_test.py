@@ -1,23 +1,25 @@
 """A run whose kernels are not known yet, on a GPU. Exit 77 without one."""
 
+import glob
+import unittest
+
 import cli
 
 WORK = ["run", "--device", "cuda", "--batch", "32", "--duration", "1", "--quiet", "--force",
         "--output", "report.json", "--plan-cache"]
 
 
+@unittest.skipUnless(glob.glob("/proc/driver/nvidia/gpus/*"), "there is no GPU")
 class GpuRun(cli.CliTest):
     def median_step(self, cache):
         process = self.call(*WORK, cache)
-        if process.returncode == 8:
-            self.skipTest("there is no GPU")
         self.assertEqual(process.returncode, 0, process.err)
         run = self.report()["arms"][0]["runs"][0]
         return run["ranks"][0]["step_time"]["median_seconds"]
 
     def test_is_as_fast_when_it_times_kernels_as_when_it_finds_them_chosen(self):
-        ratios = [self.median_step(cache) / self.median_step(cache) for cache in ("a", "b")]
-        self.assertLess(min(ratios), 1.01)
+        for cache in ("a", "b"):
+            self.assertLess(self.median_step(cache) / self.median_step(cache), 1.01)
 
 
 if __name__ == "__main__":

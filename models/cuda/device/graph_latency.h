@@ -5,9 +5,10 @@
 
 namespace nearmetal::cuda {
 
-/// Before graphs are launched on `stream` with no other kernel between: keeps the driver from
-/// starting each of their kernels 0.2 to 0.4 us later (docs/notes/step_speed.md). Nothing before
-/// compute capability 9.0.
+/// Keeps the kernels of graphs that are launched next on `stream` from starting 0.2 to 0.4 us late
+/// each, a state of the driver or the GPU that a few ordinary launches bring back
+/// (docs/notes/step_speed.md). Does nothing below compute capability 90 (9.0), which has no
+/// dependent launches.
 void shorten_graph_latency(cudaStream_t stream, int compute_capability);
 
 }  // namespace nearmetal::cuda

@@ -64,6 +64,20 @@ TEST(MakePlan, KnowsTheFilesThatItIsMadeOf) {
   }
 }
 
+TEST(MakeLaunchPlan, AMissingLayoutIsAFileOrAMisspeltShortForm) {
+  const auto refusal = [](const char* word) -> std::string {
+    try {
+      return layout_place(word);
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+  };
+  EXPECT_THAT(refusal("1x1xbanana"), testing::HasSubstr("expected after '1x1x'"));
+  for (const char* word : {"1x1x2.json", "2025", "x1", "dell"}) {
+    EXPECT_THAT(refusal(word), testing::HasSubstr("it cannot be read")) << word;
+  }
+}
+
 TEST(MakeLaunchPlan, AWayToSumIsChosenByOneJobOfASweep) {
   const auto plan = [](const char* layout, Starter starter = Starter::sweep) {
     PlanRequest request;
