@@ -1,6 +1,7 @@
 """What runs below a sweep or a launcher, as /proc shows it."""
 
 import os
+import re
 import subprocess
 
 
@@ -10,17 +11,31 @@ def children_of(pid):
 
 
 def ranks_below(pid):
-    """Processes of `nearmetal run` that descend from this one."""
+    """Processes of `nearmetal run` that descend from this one.
+
+    A process that was forked shows the command of its parent until it executes its own: what a sweep
+    starts, and what a rank starts, are no ranks.
+    """
     ranks = []
     for child in children_of(pid):
         try:
             with open(f"/proc/{child}/cmdline", "rb") as file:
-                program = os.path.basename(file.read().split(b"\0")[0])
+                program, *arguments = file.read().split(b"\0")
         except (FileNotFoundError, ProcessLookupError):
             continue  # it ended meanwhile, as shells on the way to a rank do
-        ranks += [child] if program == b"nearmetal" else []
-        ranks += ranks_below(child)
+        is_rank = os.path.basename(program) == b"nearmetal" and arguments[:1] == [b"run"]
+        ranks += [child] if is_rank else ranks_below(child)
     return ranks
+
+
+def awaits(pid, number):
+    """Whether it blocks this signal, to take it when it is ready to."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii") as file:
+            blocked = re.search(r"SigBlk:\s*(\w+)", file.read())[1]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return bool(int(blocked, 16) & 1 << (number - 1))
 
 
 def alive(pid):

@@ -3,12 +3,12 @@
 import json
 import os
 import pathlib
-import re
 import shutil
 import signal
 
 import cli
 import made_up
+import processes
 from compare_test import CompareTest
 
 
@@ -44,21 +44,10 @@ class Rerun(CompareTest):
         repeat = self.start(*command, start_new_session=True)
         self.addCleanup(repeat.wait)
         self.addCleanup(repeat.kill)
-        children = pathlib.Path(f"/proc/{repeat.pid}/task/{repeat.pid}/children")
-        sigint = 1 << (signal.SIGINT - 1)
-
-        def run_that_catches_signals():
-            for child in children.read_text(encoding="ascii").split():
-                status = pathlib.Path(f"/proc/{child}/status").read_text(encoding="ascii")
-                own_group = os.getpgid(int(child)) == int(child)  # no more what began it
-                words = pathlib.Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
-                if not words[0].endswith(b"nearmetal"):
-                    continue  # what clears up behind it
-                if own_group and int(re.search(r"SigBlk:\s*(\w+)", status)[1], 16) & sigint:
-                    return int(child)
-            return None
-        child = cli.wait_until(run_that_catches_signals, 30)
-        self.assertIsNotNone(child, "no run was started")
+        awaiting = cli.wait_until(lambda: [run for run in processes.ranks_below(repeat.pid)
+                                           if processes.awaits(run, signal.SIGINT)], 30)
+        self.assertTrue(awaiting, "no run was started")
+        [child] = awaiting
         measuring = cli.cpu_seconds(child) + 1  # as it prepares and warms up in less
         self.assertTrue(cli.wait_until(lambda: cli.cpu_seconds(child) > measuring, 30),
                         "the run took no steps")
