@@ -1,9 +1,9 @@
 // How often a gate answers what, over thousands of made-up sessions at fixed seeds.
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <ctime>
 #include <fstream>
 #include <random>
 #include <sstream>
@@ -174,12 +174,12 @@ TEST(Load, AThousandRowsArePrintedAtOnce) {
   }
   const Comparison comparison = compare(made_up_set(arms), made_up_set(arms, 60), {});
   ASSERT_EQ(comparison.rows.size(), 1000U);
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // of the CPU, which other processes do not use up
   std::ostringstream text;
   print_comparison(text, comparison, true);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  EXPECT_LT(seconds.count(), 0.2);
-  RecordProperty("milliseconds", static_cast<int>(1e3 * seconds.count()));
+  const double cpu_seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  EXPECT_LT(cpu_seconds, 0.2);
+  RecordProperty("milliseconds", static_cast<int>(1e3 * cpu_seconds));
 }
 
 }  // namespace
