@@ -22,14 +22,6 @@ const RunArm* arm_in(const RunSet& set, const std::string& name) {
   return found == set.arms.end() ? nullptr : &*found;
 }
 
-bool is_allowed(const KeyDifference& difference, const CompareOptions& options) {
-  if (!difference.can_be_allowed()) return false;
-  if (difference.is_treatment(options.form)) return true;
-  return std::ranges::any_of(options.allow_differ, [&](const std::string& allowed) {
-    return covers(allowed, difference.name);
-  });
-}
-
 // Unless the same one is there, whatever its source.
 void add_new(std::vector<KeyDifference>& differences, const KeyDifference& found) {
   const auto same = [&](const KeyDifference& other) {
@@ -47,9 +39,10 @@ std::vector<KeyDifference> differences_within(const ArmPair& pair, const Compare
   for (const RunArm* arm : {pair.base, pair.next}) {
     for (const SetRun& run : arm->runs) {
       if (run.key == key) continue;
-      for (KeyDifference difference : key_differences(key, run.key)) {
+      std::vector<KeyDifference> differences = key_differences(key, run.key);
+      allow(differences, options.form, options.allow_differ);
+      for (KeyDifference& difference : differences) {
         difference.source = run.source;
-        difference.allowed = is_allowed(difference, options);
         add_new(found, difference);
       }
     }

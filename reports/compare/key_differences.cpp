@@ -44,8 +44,24 @@ bool covers(const std::string& allowed, const std::string& field) {
   return allowed == field || allowed == field.substr(0, field.find('.'));
 }
 
-bool follows_batch(const KeyField& field) {
-  return field.name == "learning_rate" || covers("loss_scale", field.name);
+bool follows_batch(const std::string& field) {
+  return field == "learning_rate" || covers("loss_scale", field);
+}
+
+void allow(std::vector<KeyDifference>& differences, ComparisonForm form,
+           const std::vector<std::string>& allow_differ) {
+  const auto named = [&](const std::string& field) {
+    return std::ranges::any_of(allow_differ,
+                               [&](const std::string& allowed) { return covers(allowed, field); });
+  };
+  const bool other_batch =
+      named("batch") &&
+      std::ranges::find(differences, "batch", &KeyDifference::name) != differences.end();
+  for (KeyDifference& difference : differences) {
+    const bool follows = other_batch && follows_batch(difference.name);
+    difference.allowed = difference.can_be_allowed() &&
+                         (difference.is_treatment(form) || named(difference.name) || follows);
+  }
 }
 
 std::string context_sha256(const std::vector<KeyField>& key) {

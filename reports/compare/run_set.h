@@ -67,8 +67,8 @@ struct KeyDifference {
   bool operator==(const KeyDifference&) const = default;
 };
 
-/// Whether it is a setting of training whose default follows from the batch.
-bool follows_batch(const KeyField& field);
+/// Whether this field is a setting of training whose default follows from the batch.
+bool follows_batch(const std::string& field);
 
 /// Fields that differ or are on one side only, the most severe first.
 std::vector<KeyDifference> key_differences(const std::vector<KeyField>& base,
@@ -76,6 +76,11 @@ std::vector<KeyDifference> key_differences(const std::vector<KeyField>& base,
 
 /// Whether an entry of --allow-differ covers this field: its name, or the part before a dot.
 bool covers(const std::string& allowed, const std::string& field);
+
+/// Marks which differences of one run are allowed: what the form of the comparison looks into, and
+/// what --allow-differ covers. Where the batch differs and may, so may what follows from it.
+void allow(std::vector<KeyDifference>& differences, ComparisonForm form,
+           const std::vector<std::string>& allow_differ);
 
 /// SHA-256 of the key without its layout: what one baseline holds may be several layouts.
 std::string context_sha256(const std::vector<KeyField>& key);

@@ -25,7 +25,7 @@ struct MeasuredArm {
 };
 
 std::string strong_context(std::vector<KeyField> key, int64_t global_batch) {
-  std::erase_if(key, follows_batch);
+  std::erase_if(key, [](const KeyField& field) { return follows_batch(field.name); });
   for (KeyField& field : key) {
     if (field.name == "batch") field.value = std::to_string(global_batch);
   }

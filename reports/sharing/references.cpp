@@ -91,8 +91,9 @@ std::string References::context_of(const RunArm& arm, const ArmShare& share) con
   const SetRun& run = first_timed(arm);
   std::vector<KeyField> key = run.own_key.empty() ? run.key : run.own_key;
   if (any_batch_) {
-    std::erase_if(
-        key, [](const KeyField& field) { return field.name == "batch" || follows_batch(field); });
+    std::erase_if(key, [](const KeyField& field) {
+      return field.name == "batch" || follows_batch(field.name);
+    });
   }
   return arm.group + '\0' + combination_text(arm, any_batch_) + context_sha256(key) +
          boards_of(arm, share) + ranks_of_jobs(arm);

@@ -249,6 +249,28 @@ TEST(ComparableKey, AllowedByNameOrGroup) {
   EXPECT_FALSE(covers("bat", "batch"));
 }
 
+TEST(ComparableKey, ABatchThatMayDifferBringsWhatFollowsFromIt) {
+  const std::vector<KeyField> base = {{"batch", "256"},
+                                      {"learning_rate", "0.1"},
+                                      {"loss_scale.initial", "1024"},
+                                      {"momentum", "0.9"}};
+  std::vector<KeyField> other = {
+      {"batch", "64"}, {"learning_rate", "0.2"}, {"loss_scale.initial", "256"}, {"momentum", "0"}};
+  const auto names_allowed = [&](const std::string& field) {
+    std::vector<KeyDifference> differences = key_differences(base, other);
+    allow(differences, ComparisonForm::sets, {field});
+    std::vector<std::string> names;
+    for (const KeyDifference& difference : differences) {
+      if (difference.allowed) names.push_back(difference.name);
+    }
+    return names;
+  };
+  EXPECT_THAT(names_allowed("batch"), ElementsAre("batch", "learning_rate", "loss_scale.initial"));
+  EXPECT_THAT(names_allowed("learning_rate"), ElementsAre("learning_rate"));
+  other[0].value = base[0].value;
+  EXPECT_THAT(names_allowed("batch"), IsEmpty()) << "it does not differ";
+}
+
 TEST(ComparableKey, TheContextLeavesTheLayoutOut) {
   Report report = sample_report();
   report.arms[0].runs[0].world_size = 8;
