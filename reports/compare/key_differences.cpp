@@ -55,12 +55,10 @@ void allow(std::vector<KeyDifference>& differences, ComparisonForm form,
                                [&](const std::string& allowed) { return covers(allowed, field); });
   };
   const bool other_batch =
-      named("batch") &&
-      std::ranges::find(differences, "batch", &KeyDifference::name) != differences.end();
+      named("batch") && std::ranges::count(differences, "batch", &KeyDifference::name) > 0;
   for (KeyDifference& difference : differences) {
-    const bool follows = other_batch && follows_batch(difference.name);
-    difference.allowed = difference.can_be_allowed() &&
-                         (difference.is_treatment(form) || named(difference.name) || follows);
+    const bool covered = named(difference.name) || (other_batch && follows_batch(difference.name));
+    difference.allowed = difference.can_be_allowed() && (difference.is_treatment(form) || covered);
   }
 }
 

@@ -77,8 +77,9 @@ std::vector<KeyDifference> key_differences(const std::vector<KeyField>& base,
 /// Whether an entry of --allow-differ covers this field: its name, or the part before a dot.
 bool covers(const std::string& allowed, const std::string& field);
 
-/// Marks which differences of one run are allowed: what the form of the comparison looks into, and
-/// what --allow-differ covers. Where the batch differs and may, so may what follows from it.
+/// Marks which differences of one run are allowed: those that the form of the comparison looks
+/// into, those that --allow-differ covers, and, where it covers a batch that differs, those that
+/// follow from the batch.
 void allow(std::vector<KeyDifference>& differences, ComparisonForm form,
            const std::vector<std::string>& allow_differ);
 

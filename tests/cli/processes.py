@@ -13,8 +13,8 @@ def children_of(pid):
 def ranks_below(pid):
     """Processes of `nearmetal run` that descend from this one.
 
-    A process that was forked shows the command of its parent until it executes its own: what a sweep
-    starts, and what a rank starts, are no ranks.
+    Until a forked process executes a command of its own, /proc shows that of its parent. So neither
+    processes of other commands of nearmetal nor children of a rank count.
     """
     ranks = []
     for child in children_of(pid):
@@ -28,8 +28,8 @@ def ranks_below(pid):
     return ranks
 
 
-def awaits(pid, number):
-    """Whether it blocks this signal, to take it when it is ready to."""
+def blocks(pid, number):
+    """Whether this process blocks a signal, as a run does once it waits for it in a thread."""
     try:
         with open(f"/proc/{pid}/status", encoding="ascii") as file:
             blocked = re.search(r"SigBlk:\s*(\w+)", file.read())[1]

@@ -44,10 +44,10 @@ class Rerun(CompareTest):
         repeat = self.start(*command, start_new_session=True)
         self.addCleanup(repeat.wait)
         self.addCleanup(repeat.kill)
-        awaiting = cli.wait_until(lambda: [run for run in processes.ranks_below(repeat.pid)
-                                           if processes.awaits(run, signal.SIGINT)], 30)
-        self.assertTrue(awaiting, "no run was started")
-        [child] = awaiting
+        runs = cli.wait_until(lambda: [run for run in processes.ranks_below(repeat.pid)
+                                       if processes.blocks(run, signal.SIGINT)], 30)
+        self.assertTrue(runs, "no run was started")
+        [child] = runs
         measuring = cli.cpu_seconds(child) + 1  # as it prepares and warms up in less
         self.assertTrue(cli.wait_until(lambda: cli.cpu_seconds(child) > measuring, 30),
                         "the run took no steps")

@@ -174,7 +174,7 @@ TEST(Load, AThousandRowsArePrintedAtOnce) {
   }
   const Comparison comparison = compare(made_up_set(arms), made_up_set(arms, 60), {});
   ASSERT_EQ(comparison.rows.size(), 1000U);
-  const std::clock_t start = std::clock();  // of the CPU, which other processes do not use up
+  const std::clock_t start = std::clock();  // CPU time, whatever else runs
   std::ostringstream text;
   print_comparison(text, comparison, true);
   const double cpu_seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
