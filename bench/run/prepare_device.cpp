@@ -167,6 +167,21 @@ std::vector<Warning> keep_choices(const KernelSource& source,
   return warnings;
 }
 
+std::vector<Warning> warnings_of_timing(const KernelSource& source,
+                                        const std::vector<KernelChoice>& choices, Device device,
+                                        int ranks) {
+  if (device != Device::cuda || ranks == 1) return {};
+  const bool timed = std::ranges::any_of(choices, [&](const KernelChoice& choice) {
+    return std::ranges::find(source.known, choice) == source.known.end();
+  });
+  if (!timed) return {};
+  const std::string cache = source.cache.empty() ? "with a plan cache " : "";
+  return {{"kernels_timed",
+           "a rank timed kernels first, which slows its steps, and the others wait for it (2 % on "
+           "two H200s with 64 images each); " +
+               cache + "the next run finds them chosen"}};
+}
+
 std::string device_remark(Device device, const std::string& why) {
   return std::string("nearmetal: device ") + to_string(device) + " (" + why + ")";
 }

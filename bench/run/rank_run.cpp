@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -98,8 +99,12 @@ Prepared start_from_seed(const RankTask& task, std::vector<Exchange>& exchanges,
   if (task.pipeline != nullptr) {
     prepared.kernel_choices = union_of_ranks(task.world, prepared.kernel_choices);
   }
-  if (task.world.rank() == 0)
+  if (task.world.rank() == 0) {
     prepared.warnings = keep_choices(task.kernels, prepared.kernel_choices);
+    std::ranges::move(warnings_of_timing(task.kernels, prepared.kernel_choices, task.config.device,
+                                         task.world.size()),
+                      std::back_inserter(prepared.warnings));
+  }
   prepared.device_bytes = program.device_bytes();
   return prepared;
 }
