@@ -177,8 +177,8 @@ std::vector<Warning> warnings_of_timing(const KernelSource& source,
   if (!timed) return {};
   const std::string cache = source.cache.empty() ? "with a plan cache " : "";
   return {{"kernels_timed",
-           "a rank timed kernels first, which slows its steps, and the others wait for it (2 % on "
-           "two H200s with 64 images each); " +
+           "a rank timed kernels first, which slows its steps (a job of two H200s with 64 images "
+           "each by 2 %); " +
                cache + "the next run finds them chosen"}};
 }
 
