@@ -168,9 +168,9 @@ std::vector<Warning> keep_choices(const KernelSource& source,
 }
 
 std::vector<Warning> warnings_of_timing(const KernelSource& source,
-                                        const std::vector<KernelChoice>& choices, Device device,
-                                        int ranks) {
-  if (device != Device::cuda || ranks == 1) return {};
+                                        const std::vector<KernelChoice>& choices,
+                                        const DeviceInfo& device, int ranks) {
+  if (device.times_kernels_apart || ranks == 1) return {};
   const bool timed = std::ranges::any_of(choices, [&](const KernelChoice& choice) {
     return std::ranges::find(source.known, choice) == source.known.end();
   });

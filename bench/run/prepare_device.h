@@ -44,11 +44,11 @@ std::string place_of_kernel_choices(const RunConfig& config, const std::string& 
 std::vector<Warning> keep_choices(const KernelSource& source,
                                   const std::vector<KernelChoice>& choices);
 
-/// Warns of a job of several ranks on GPUs in which kernels were timed, as the rank that timed them
-/// is slower afterwards (docs/notes/step_speed.md).
+/// Warns of a job of several ranks in which kernels were timed on a GPU that cannot time them
+/// apart, as the rank that timed them is slower afterwards (docs/notes/step_speed.md).
 std::vector<Warning> warnings_of_timing(const KernelSource& source,
-                                        const std::vector<KernelChoice>& choices, Device device,
-                                        int ranks);
+                                        const std::vector<KernelChoice>& choices,
+                                        const DeviceInfo& device, int ranks);
 
 /// The network of a run, as it is trained.
 Graph trained_graph_of(const RunConfig& config);

@@ -101,9 +101,9 @@ Prepared start_from_seed(const RankTask& task, std::vector<Exchange>& exchanges,
   }
   if (task.world.rank() == 0) {
     prepared.warnings = keep_choices(task.kernels, prepared.kernel_choices);
-    std::ranges::move(warnings_of_timing(task.kernels, prepared.kernel_choices, task.config.device,
-                                         task.world.size()),
-                      std::back_inserter(prepared.warnings));
+    std::ranges::move(
+        warnings_of_timing(task.kernels, prepared.kernel_choices, task.device, task.world.size()),
+        std::back_inserter(prepared.warnings));
   }
   prepared.device_bytes = program.device_bytes();
   return prepared;

@@ -40,10 +40,8 @@ std::vector<float> download_as_float(const void* device, int64_t count, Precisio
 
 }  // namespace
 
-CudaProgram::CudaProgram(const Graph& graph, const ProgramOptions& options, WithoutMemory)
+CudaProgram::CudaProgram(const Graph& graph, const ProgramOptions& options, Fits)
     : graph_(graph), options_(options), multiprocessors_(use_gpu(options.gpu)) {
-  require_units(options_.precision, options_.gpu);
-  require_memory(graph_, options_);
   stream_ = make_stream();
   cudnnHandle_t cudnn = nullptr;
   NM_CALL(cudnnCreate(&cudnn));
@@ -55,11 +53,13 @@ CudaProgram::CudaProgram(const Graph& graph, const ProgramOptions& options, With
 
 std::vector<KernelChoice> CudaProgram::choose_kernels(const Graph& graph,
                                                       const ProgramOptions& options) {
-  return CudaProgram(graph, options, WithoutMemory()).kernel_choices();
+  const Fits fits(graph, options);
+  const SeparateContext context(options.gpu);
+  return CudaProgram(graph, options, fits).kernel_choices();
 }
 
 CudaProgram::CudaProgram(const Graph& graph, const ProgramOptions& options)
-    : CudaProgram(graph, options, WithoutMemory()) {
+    : CudaProgram(graph, options, Fits(graph, options)) {
   allocate();
   bind_convolutions();
   bind_attention();

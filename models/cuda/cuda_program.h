@@ -78,7 +78,9 @@ class CudaProgram : public Program {
   int64_t device_bytes() const override { return device_bytes_; }
   int64_t device_bytes_by(Schedule schedule) const override;
 
-  /// The kernels that a program would choose; takes memory only meanwhile.
+  /// The kernels that a program would choose; takes memory only meanwhile. Times them in a context
+  /// of their own: in a context where kernels were timed, those of another program's graph start
+  /// late (docs/notes/step_speed.md).
   static std::vector<KernelChoice> choose_kernels(const Graph& graph,
                                                   const ProgramOptions& options);
   /// Device memory that such a program takes, without the CUDA context.
@@ -94,9 +96,13 @@ class CudaProgram : public Program {
   // Enough to hide the host; more would fill the launch queue (1024 kernels) and block it.
   static constexpr int steps_in_flight = 3;
 
-  // With its kernels chosen: what the other constructor begins with.
-  struct WithoutMemory {};
-  CudaProgram(const Graph& graph, const ProgramOptions& options, WithoutMemory);
+  // That the GPU can run such a program: its units, and the memory now free. Throws as
+  // require_units() and require_memory().
+  struct Fits {
+    Fits(const Graph& graph, const ProgramOptions& options);
+  };
+  // With its kernels chosen and no memory yet: what the other constructor begins with.
+  CudaProgram(const Graph& graph, const ProgramOptions& options, Fits);
 
   // The choices that need no timing.
   static LoweringChoices choices_of_chip(int gpu);

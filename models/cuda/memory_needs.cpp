@@ -22,6 +22,12 @@ int64_t largest_batch_size(const Graph& graph, const ProgramOptions& options) {
 
 }  // namespace
 
+CudaProgram::Fits::Fits(const Graph& graph, const ProgramOptions& options) {
+  use_gpu(options.gpu);
+  require_units(options.precision, options.gpu);
+  require_memory(graph, options);
+}
+
 void CudaProgram::require_memory(const Graph& graph, const ProgramOptions& options) {
   require_sizes(options);
   const int64_t largest_counted = largest_batch_size(graph, options);

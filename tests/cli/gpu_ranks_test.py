@@ -16,19 +16,23 @@ ARGUMENTS = ["run", "--device", "cuda", "--model", "resnet18", "--image-size", "
 @unittest.skipUnless(len(glob.glob("/proc/driver/nvidia/gpus/*")) >= 2, "there are no 2 GPUs")
 @unittest.skipUnless(shutil.which("mpirun"), "there is no mpirun")
 class GpuRanks(cli.CliTest):
-    def job(self, *hosts, all_reduce="hierarchical"):
-        """One rank on each emulated host; None: on this one."""
+    def mpirun(self, *arguments):
         command = ["mpirun", "--oversubscribe", "--bind-to", "none"]
         if os.geteuid() == 0:
             command.append("--allow-run-as-root")
+        return subprocess.run([*command, *arguments], cwd=self.folder, env=cli.clean_environment(),
+                              text=True, stdin=subprocess.DEVNULL, capture_output=True,
+                              timeout=cli.limit(140), check=False)
+
+    def job(self, *hosts, all_reduce="hierarchical"):
+        """One rank on each emulated host; None: on this one."""
+        command = []
         for number, host in enumerate(hosts):
             command += [":"] if number > 0 else []
             command += ["-n", "1", "env"]
             command += ["-u", "NCCL_HOSTID"] if host is None else ["NCCL_HOSTID=" + host]
             command += [cli.EXECUTABLE, *ARGUMENTS, all_reduce]
-        return subprocess.run(command, cwd=self.folder, env=cli.clean_environment(), text=True,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, timeout=cli.limit(140), check=False)
+        return self.mpirun(*command)
 
     def run_of(self, process):
         self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
@@ -86,14 +90,8 @@ class GpuRanks(cli.CliTest):
 
     def test_stages_of_a_pipeline(self):
         for schedule in "1f1b", "gpipe":
-            command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2"]
-            if os.geteuid() == 0:
-                command.append("--allow-run-as-root")
-            command += [cli.EXECUTABLE, *ARGUMENTS[:-1], "--pipeline", "2", "--micro-batches", "4",
-                        "--schedule", schedule, "--force"]
-            process = subprocess.run(command, cwd=self.folder, env=cli.clean_environment(),
-                                     text=True, stdin=subprocess.DEVNULL, capture_output=True,
-                                     timeout=cli.limit(140), check=False)
+            process = self.mpirun("-n", "2", cli.EXECUTABLE, *ARGUMENTS[:-1], "--pipeline", "2",
+                                  "--micro-batches", "4", "--schedule", schedule, "--force")
             self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
             run = self.report()["arms"][0]["runs"][0]
             self.assertRegex(run["pipeline"]["library"], "nccl [0-9.]+")
@@ -115,6 +113,19 @@ class GpuRanks(cli.CliTest):
         self.assertEqual(exchange["all_reduce"], "nccl")
         self.assertEqual(process.stderr.count("NCCL alone sums gradients"), 1, process.stderr)
         self.assertIn("a link", process.stdout)
+
+    def test_a_job_that_times_kernels_is_as_fast_as_the_next(self):
+        cache = self.path("plans.json")
+        medians = []
+        for report in "timed.json", "known.json":
+            process = self.mpirun("-n", "2", cli.EXECUTABLE, "run", "--device", "cuda",
+                                  "--precision", "bf16", "--batch", "64", "--duration", "1",
+                                  "--all-reduce", "nccl", "--plan-cache", cache, "--output", report)
+            self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
+            run = self.report(report)["arms"][0]["runs"][0]
+            medians.append(run["ranks"][0]["step_time"]["median_seconds"])
+        # 1.018 on two H200s when one context did both.
+        self.assertLess(medians[0], 1.009 * medians[1])
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 #include <cublasLt.h>
 #include <cuda.h>
+#include <cudaTypedefs.h>
 #include <cudnn_graph.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/cuda/device/check.h"
@@ -92,10 +94,21 @@ std::optional<GreenContext>& taken_part() {
   return part;
 }
 
+// Of the SeparateContext that there is, or null.
+CUcontext& separate_context() {
+  static CUcontext context = nullptr;
+  return context;
+}
+
 int attribute(cudaDeviceAttr name, int gpu) {
   int value = 0;
   NM_CALL(cudaDeviceGetAttribute(&value, name, gpu));
   return value;
+}
+
+// A context besides that of a part has the whole GPU, and an exclusive GPU takes one context alone.
+bool has_separate_contexts(int gpu) {
+  return !taken_part() && attribute(cudaDevAttrComputeMode, gpu) == cudaComputeModeDefault;
 }
 
 // The runtime has no name for this attribute, but the same number as the driver's API.
@@ -168,6 +181,7 @@ int use_gpu(int gpu) {
   }
   NM_CALL(cudaSetDevice(gpu));
   if (taken_part()) NM_DRIVER(cuCtxSetCurrent, taken_part()->context);
+  if (separate_context() != nullptr) NM_DRIVER(cuCtxSetCurrent, separate_context());
   return multiprocessors_in_use();
 }
 
@@ -176,6 +190,23 @@ int multiprocessors_in_use() {
   int gpu = 0;
   NM_CALL(cudaGetDevice(&gpu));
   return attribute(cudaDevAttrMultiProcessorCount, gpu);
+}
+
+SeparateContext::SeparateContext(int gpu) : gpu_(gpu) {
+  use_gpu(gpu);
+  if (!has_separate_contexts(gpu)) return;
+  // In its oldest form, which the headers of CUDA 12 and 13 declare alike under this name.
+  constexpr unsigned form = 3020;
+  const auto create = reinterpret_cast<PFN_cuCtxCreate_v3020>(driver_function("cuCtxCreate", form));
+  NM_CALL(static_cast<cudaError_t>(create(&separate_context(), 0, gpu)));  // they share numbers
+}
+
+SeparateContext::~SeparateContext() {
+  CUcontext own = std::exchange(separate_context(), nullptr);
+  if (own == nullptr) return;
+  constexpr unsigned form = 4000;
+  reinterpret_cast<PFN_cuCtxDestroy_v4000>(driver_function("cuCtxDestroy", form))(own);
+  cudaSetDevice(gpu_);
 }
 
 void take_share_of_gpu(int gpu, const GpuShare& part) {
@@ -197,6 +228,7 @@ DeviceInfo describe_gpu(int gpu) {
   info.compute_capability =
       std::to_string(properties.major) + "." + std::to_string(properties.minor);
   info.dma_buf = shares_dma_buf(gpu);
+  info.times_kernels_apart = has_separate_contexts(gpu);
   size_t free = 0, total = 0;
   NM_CALL(cudaMemGetInfo(&free, &total));
   info.memory_bytes = static_cast<int64_t>(total);

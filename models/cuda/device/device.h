@@ -9,11 +9,26 @@ namespace nearmetal::cuda {
 DeviceInfo describe_gpu(int gpu);
 
 /// Makes `gpu`, or the part of it that this process took, the current device of this thread and
-/// returns its number of multiprocessors.
+/// returns its number of multiprocessors. The context is that of a SeparateContext while there is
+/// one.
 int use_gpu(int gpu);
 
 /// The multiprocessors of the GPU, or the part of it, that use_gpu() made current.
 int multiprocessors_in_use();
+
+/// What this process does on `gpu` meanwhile is in a context of its own, which takes with it what
+/// was made there: streams, memory, modules. One at a time. Without effect in a process that took a
+/// part of the GPU, and on a GPU whose compute mode is not the default.
+class SeparateContext {
+ public:
+  explicit SeparateContext(int gpu);
+  ~SeparateContext();
+  SeparateContext(const SeparateContext&) = delete;
+  SeparateContext& operator=(const SeparateContext&) = delete;
+
+ private:
+  int gpu_;
+};
 
 /// See Backend::take_share(). Once in a process.
 void take_share_of_gpu(int gpu, const GpuShare& part);

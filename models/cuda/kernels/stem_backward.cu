@@ -184,9 +184,7 @@ template <class T>
 void launch(const StemBackwardOperands& operands, const StemShape& shape, const PoolShape& pool,
             int multiprocessors, cudaStream_t stream) {
   const auto kernel = stem_backward_kernel<T>;
-  static const cudaError_t allowed =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
-  NM_CALL(allowed);
+  NM_CALL(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
   kernel<<<multiprocessors, threads, shared_bytes, stream>>>(operands, shape, pool,
                                                              tile_count(pool));
   NM_CHECK_LAUNCH();

@@ -247,9 +247,7 @@ template <class T>
 void launch(const StemForwardOperands& operands, const StemShape& shape,
             const ReductionScratch& scratch, cudaStream_t stream) {
   const auto kernel = stem_forward_kernel<T>;
-  static const cudaError_t allowed =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
-  NM_CALL(allowed);
+  NM_CALL(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
   const int64_t tiles = tile_count(shape);
   const auto blocks = static_cast<unsigned>(std::min<int64_t>(tiles, scratch.multiprocessors));
   kernel<<<blocks, threads, shared_bytes, stream>>>(operands, shape, tiles, scratch);

@@ -92,21 +92,23 @@ TEST_F(PlaceOfPlans, IsNowhereWithoutPlansOfThatWork) {
   EXPECT_THROW(place_of_kernel_choices(missing, "a"), InvalidReport);
 }
 
-TEST(KernelsTimed, AreWarnedOfInJobsOfSeveralRanks) {
+TEST(KernelsTimed, AreWarnedOfInJobsOfSeveralRanksUnlessTimedApart) {
+  DeviceInfo device;
+  device.times_kernels_apart = false;
   const std::vector<KernelChoice> choices = {{"conv a", "cudnn eng1", 1e-3, 1e-4}};
   KernelSource source;
   source.cache = "plans.json";
-  EXPECT_TRUE(warnings_of_timing(source, choices, Device::cuda, 1).empty());
-  EXPECT_TRUE(warnings_of_timing(source, choices, Device::cpu, 2).empty()) << "chosen untimed";
+  EXPECT_TRUE(warnings_of_timing(source, choices, device, 1).empty());
+  EXPECT_TRUE(warnings_of_timing(source, choices, DeviceInfo(), 2).empty()) << "apart";
   EXPECT_THAT(
-      warnings_of_timing(source, choices, Device::cuda, 2),
+      warnings_of_timing(source, choices, device, 2),
       ElementsAre(AllOf(Field(&Warning::code, "kernels_timed"),
                         Field(&Warning::text, EndsWith("; the next run finds them chosen")))));
   source.cache.clear();
-  EXPECT_THAT(warnings_of_timing(source, choices, Device::cuda, 2),
+  EXPECT_THAT(warnings_of_timing(source, choices, device, 2),
               ElementsAre(Field(&Warning::text, HasSubstr("; with a plan cache the next run"))));
   source.known = {{"conv of another batch", "own", 1e-3, 1e-4}, choices[0]};
-  EXPECT_TRUE(warnings_of_timing(source, choices, Device::cuda, 2).empty());
+  EXPECT_TRUE(warnings_of_timing(source, choices, device, 2).empty());
 }
 
 }  // namespace

@@ -159,9 +159,7 @@ void launch(const PointwiseBackwardOperands& operands, const PointwiseShape& sha
   using Tiles = Tiling<out, in>;
   constexpr int bytes = (joined ? Tiles::joined_bytes : Tiles::bytes) + panel_alignment;
   const auto kernel = pointwise_backward_kernel<T, out, in, form, joined>;
-  static const cudaError_t allowed =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-  NM_CALL(allowed);
+  NM_CALL(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
   kernel<<<multiprocessors, threads, bytes, stream>>>(operands, shape.rows);
   NM_CHECK_LAUNCH();
   add_partial_sums(operands.partial_sums, multiprocessors, out * in, WeightPlace<out, in>(),
