@@ -94,6 +94,20 @@ std::optional<GreenContext>& taken_part() {
   return part;
 }
 
+// In a form that every driver has, and that headers of CUDA 12 and 13 declare alike. Its errors
+// have the runtime's numbers.
+template <class Function>
+Function context_function(const char* name, unsigned since) {
+  void* found = driver_function(name, since);
+  if (found != nullptr) return reinterpret_cast<Function>(found);
+  throw std::runtime_error(std::string("this driver has no ") + name);
+}
+
+void set_current(CUcontext context) {
+  const auto set = context_function<PFN_cuCtxSetCurrent_v4000>("cuCtxSetCurrent", 4000);
+  require_ok(static_cast<cudaError_t>(set(context)), "cuCtxSetCurrent", __FILE__, __LINE__);
+}
+
 // Of the SeparateContext that there is, or null.
 CUcontext& separate_context() {
   static CUcontext context = nullptr;
@@ -180,8 +194,8 @@ int use_gpu(int gpu) {
                              std::to_string(count) + " visible");
   }
   NM_CALL(cudaSetDevice(gpu));
-  if (taken_part()) NM_DRIVER(cuCtxSetCurrent, taken_part()->context);
-  if (separate_context() != nullptr) NM_DRIVER(cuCtxSetCurrent, separate_context());
+  if (taken_part()) set_current(taken_part()->context);
+  if (separate_context() != nullptr) set_current(separate_context());
   return multiprocessors_in_use();
 }
 
@@ -195,17 +209,15 @@ int multiprocessors_in_use() {
 SeparateContext::SeparateContext(int gpu) : gpu_(gpu) {
   use_gpu(gpu);
   if (!has_separate_contexts(gpu)) return;
-  // In its oldest form, which the headers of CUDA 12 and 13 declare alike under this name.
-  constexpr unsigned form = 3020;
-  const auto create = reinterpret_cast<PFN_cuCtxCreate_v3020>(driver_function("cuCtxCreate", form));
-  NM_CALL(static_cast<cudaError_t>(create(&separate_context(), 0, gpu)));  // they share numbers
+  const auto create = context_function<PFN_cuCtxCreate_v3020>("cuCtxCreate", 3020);
+  require_ok(static_cast<cudaError_t>(create(&separate_context(), 0, gpu)), "cuCtxCreate", __FILE__,
+             __LINE__);
 }
 
 SeparateContext::~SeparateContext() {
   CUcontext own = std::exchange(separate_context(), nullptr);
   if (own == nullptr) return;
-  constexpr unsigned form = 4000;
-  reinterpret_cast<PFN_cuCtxDestroy_v4000>(driver_function("cuCtxDestroy", form))(own);
+  context_function<PFN_cuCtxDestroy_v4000>("cuCtxDestroy", 4000)(own);
   cudaSetDevice(gpu_);
 }
 
