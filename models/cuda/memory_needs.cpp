@@ -3,6 +3,8 @@
 #include <stdexcept>
 
 #include "models/cuda/cuda_program.h"
+#include "models/cuda/device/chip.h"
+#include "models/cuda/device/device.h"
 #include "models/errors.h"
 
 namespace nearmetal::cuda {
