@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <stdexcept>
 
 #include "comm/gpu/gpu_all_reduce.h"
 #include "comm/shared_memory.h"
@@ -48,13 +47,9 @@ CUstreamBatchMemOpParams wait_for(uint32_t value, CUdeviceptr flag) {
 
 void enqueue(std::vector<CUstreamBatchMemOpParams>& operations, cudaStream_t stream) {
   constexpr unsigned second_form_since = 11070;
-  static const auto batch = reinterpret_cast<decltype(&cuStreamBatchMemOp)>(
-      cuda::driver_function("cuStreamBatchMemOp", second_form_since));
-  if (batch == nullptr) throw std::runtime_error("this driver has no cuStreamBatchMemOp");
-  const CUresult status =
-      batch(stream, static_cast<unsigned>(operations.size()), operations.data(), 0);
-  cuda::require_ok(static_cast<cudaError_t>(status), "cuStreamBatchMemOp", __FILE__,
-                   __LINE__);  // they share their numbers
+  static const auto batch =
+      cuda::driver_function<decltype(&cuStreamBatchMemOp)>("cuStreamBatchMemOp", second_form_since);
+  NM_CALL(batch(stream, static_cast<unsigned>(operations.size()), operations.data(), 0));
 }
 
 // Over GPUs of one host, without NCCL: copy engines move gradients through pinned memory that the

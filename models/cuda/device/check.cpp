@@ -14,11 +14,15 @@ void require_ok(cudaError_t status, const char* call, const char* file, int line
   fail_call(std::string("CUDA: ") + cudaGetErrorString(status), call, file, line);
 }
 
-void* driver_function(const char* name, unsigned version) {
+void require_ok(CUresult status, const char* call, const char* file, int line) {
+  require_ok(static_cast<cudaError_t>(status), call, file, line);  // they share their numbers
+}
+
+void* find_driver_function(const char* name, unsigned since) {
   void* found = nullptr;
   cudaDriverEntryPointQueryResult answer{};
   const cudaError_t status =
-      cudaGetDriverEntryPointByVersion(name, &found, version, cudaEnableDefault, &answer);
+      cudaGetDriverEntryPointByVersion(name, &found, since, cudaEnableDefault, &answer);
   if (status == cudaSuccess && answer == cudaDriverEntryPointSuccess) return found;
   cudaGetLastError();  // nothing that a later call may find
   return nullptr;

@@ -2,11 +2,13 @@
 // status (cuDNN and cuBLAS: models/cuda/libraries/handles.h; NCCL: comm/gpu/nccl_group.h).
 #pragma once
 
+#include <cuda.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 
@@ -17,6 +19,7 @@ namespace nearmetal::cuda {
 
 /// Throws std::runtime_error with the library's own text unless the call succeeded.
 void require_ok(cudaError_t status, const char* call, const char* file, int line);
+void require_ok(CUresult status, const char* call, const char* file, int line);
 
 #define NM_CALL(expression) \
   ::nearmetal::cuda::require_ok((expression), #expression, __FILE__, __LINE__)
@@ -40,8 +43,16 @@ using PinnedMemory = Handle<void*, cudaFreeHost>;
 using RegisteredMemory = Handle<void*, cudaHostUnregister>;
 
 /// A function of the driver, which is not linked so that modules load where there is none. Null
-/// where the driver lacks it. `version`: since which it has this form, such as 12040.
-void* driver_function(const char* name, unsigned version);
+/// where the driver lacks it. `since`: the version of CUDA that gave it this form, such as 12040.
+void* find_driver_function(const char* name, unsigned since);
+
+/// The same; throws std::runtime_error where the driver lacks it.
+template <class Function>
+Function driver_function(const char* name, unsigned since) {
+  void* found = find_driver_function(name, since);
+  if (found != nullptr) return reinterpret_cast<Function>(found);
+  throw std::runtime_error(std::string("this driver has no ") + name);
+}
 
 StreamHandle make_stream();
 /// `flags`: such as cudaEventBlockingSync.

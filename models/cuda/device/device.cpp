@@ -25,7 +25,7 @@ constexpr unsigned green_contexts_since = 12040;  // CUDA 12.4
 
 template <class Function>
 Function* green_function(const char* name) {
-  void* found = driver_function(name, green_contexts_since);
+  void* found = find_driver_function(name, green_contexts_since);
   if (found != nullptr) return reinterpret_cast<Function*>(found);
   throw NotSupported(std::string("a part of a GPU needs a driver of CUDA 12.4 or later: no ") +
                      name);
@@ -94,18 +94,11 @@ std::optional<GreenContext>& taken_part() {
   return part;
 }
 
-// In a form that every driver has, and that headers of CUDA 12 and 13 declare alike. Its errors
-// have the runtime's numbers.
-template <class Function>
-Function context_function(const char* name, unsigned since) {
-  void* found = driver_function(name, since);
-  if (found != nullptr) return reinterpret_cast<Function>(found);
-  throw std::runtime_error(std::string("this driver has no ") + name);
-}
-
+// Functions of contexts are asked for in forms that every driver has, and that headers of CUDA 12
+// and 13 declare alike.
 void set_current(CUcontext context) {
-  const auto set = context_function<PFN_cuCtxSetCurrent_v4000>("cuCtxSetCurrent", 4000);
-  require_ok(static_cast<cudaError_t>(set(context)), "cuCtxSetCurrent", __FILE__, __LINE__);
+  const auto set = driver_function<PFN_cuCtxSetCurrent_v4000>("cuCtxSetCurrent", 4000);
+  NM_CALL(set(context));
 }
 
 // Of the SeparateContext that there is, or null.
@@ -209,15 +202,14 @@ int multiprocessors_in_use() {
 SeparateContext::SeparateContext(int gpu) : gpu_(gpu) {
   use_gpu(gpu);
   if (!has_separate_contexts(gpu)) return;
-  const auto create = context_function<PFN_cuCtxCreate_v3020>("cuCtxCreate", 3020);
-  require_ok(static_cast<cudaError_t>(create(&separate_context(), 0, gpu)), "cuCtxCreate", __FILE__,
-             __LINE__);
+  const auto create = driver_function<PFN_cuCtxCreate_v3020>("cuCtxCreate", 3020);
+  NM_CALL(create(&separate_context(), 0, gpu));
 }
 
 SeparateContext::~SeparateContext() {
   CUcontext own = std::exchange(separate_context(), nullptr);
   if (own == nullptr) return;
-  context_function<PFN_cuCtxDestroy_v4000>("cuCtxDestroy", 4000)(own);
+  driver_function<PFN_cuCtxDestroy_v4000>("cuCtxDestroy", 4000)(own);
   cudaSetDevice(gpu_);
 }
 
