@@ -125,9 +125,11 @@ class Sharing(cli.CliTest):
 
     def test_a_fault_of_another_client_ends_the_run_and_is_named(self):
         process, folder = self.two_mps_jobs()
+        # Clients count the GPUs that the daemon sees, here one.
+        client = {"CUDA_MPS_PIPE_DIRECTORY": f"{folder}/pipe", "CUDA_VISIBLE_DEVICES": "0"}
         fault = subprocess.run(
             [sys.executable, "-c", FAULT], stdout=subprocess.PIPE, text=True, check=True,
-            timeout=cli.limit(30), env={**os.environ, "CUDA_MPS_PIPE_DIRECTORY": f"{folder}/pipe"})
+            timeout=cli.limit(30), env={**os.environ, **client})
         self.assertNotEqual(fault.stdout, "status 0\n")
         _, err = process.communicate(timeout=cli.limit(60))
         self.assertEqual(process.returncode, 6, err)
