@@ -271,7 +271,7 @@ struct DeviceInfo {
   int multiprocessors = 0;  // GPU
   std::string compute_capability;
   std::optional<bool> dma_buf;  // GPU: its memory can be shared with NICs as a dma-buf
-  // Kernels that Backend::choose_kernels() times leave nothing behind that slows a program.
+  // Whether Backend::choose_kernels() leaves nothing behind that slows a program built after it.
   bool times_kernels_apart = true;
   int64_t memory_bytes = 0;
   int64_t free_memory_bytes = 0;

@@ -96,8 +96,8 @@ class CudaProgram : public Program {
   // Enough to hide the host; more would fill the launch queue (1024 kernels) and block it.
   static constexpr int steps_in_flight = 3;
 
-  // That the GPU can run such a program: its units, and the memory now free. Throws as
-  // require_units() and require_memory().
+  // Proof that the GPU can run such a program: it has the units and enough free memory. The
+  // constructor throws what require_units() and require_memory() throw.
   struct Fits {
     Fits(const Graph& graph, const ProgramOptions& options);
   };

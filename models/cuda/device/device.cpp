@@ -101,7 +101,7 @@ void set_current(CUcontext context) {
   NM_CALL(set(context));
 }
 
-// Of the SeparateContext that there is, or null.
+// The context of the SeparateContext that exists, or null.
 CUcontext& separate_context() {
   static CUcontext context = nullptr;
   return context;

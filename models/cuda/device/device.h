@@ -16,9 +16,10 @@ int use_gpu(int gpu);
 /// The multiprocessors of the GPU, or the part of it, that use_gpu() made current.
 int multiprocessors_in_use();
 
-/// What this process does on `gpu` meanwhile is in a context of its own, which takes with it what
-/// was made there: streams, memory, modules. One at a time. Without effect in a process that took a
-/// part of the GPU, and on a GPU whose compute mode is not the default.
+/// While it lives, this process works on `gpu` in a CUDA context of its own. Its end destroys that
+/// context and what was made there: streams, memory, modules. Only one may live at a time. It has
+/// no effect in a process that took a part of the GPU, or where the compute mode is not the
+/// default; DeviceInfo::times_kernels_apart says so.
 class SeparateContext {
  public:
   explicit SeparateContext(int gpu);
