@@ -10,6 +10,7 @@
 
 #include "models/networks/registry.h"
 #include "models/program.h"
+#include "reports/statistics/statistics.h"
 #include "tests/ops/check_program.h"
 #include "tests/ops/program_test_cases.h"
 
@@ -46,6 +47,26 @@ std::vector<KernelChoice> without_cudnn_statistics(std::vector<KernelChoice> pla
     if (plan.key.starts_with("conv forward_statistics ")) plan.seconds = 1e3;
   }
   return plans;
+}
+
+// The relative error of gradients over that of others: of all parameters together, and the
+// geometric mean of those that have a gradient.
+struct ErrorRatios {
+  double whole, mean;
+};
+
+ErrorRatios ratios_of_errors(const Graph& graph, const std::vector<double>& gradients,
+                             const std::vector<double>& others, const std::vector<double>& exact) {
+  std::vector<double> each;
+  for (const Parameter& parameter : graph.parameters()) {
+    const auto part = [&](const std::vector<double>& of) {
+      return std::span(of).subspan(parameter.offset, parameter.size);
+    };
+    if (std::ranges::all_of(part(exact), [](double value) { return value == 0; })) continue;
+    each.push_back(relative_error(part(gradients), part(exact)) /
+                   relative_error(part(others), part(exact)));
+  }
+  return {relative_error(gradients, exact) / relative_error(others, exact), geometric_mean(each)};
 }
 
 // Pinned plans by which second moments take no time.
@@ -114,50 +135,50 @@ TEST_P(SecondMoments, StepOfResNet50ErrsNoMoreThanRoundingImplies) {
   EXPECT_TRUE(check_against_reference(backend(), resnet, options));
 }
 
-// Against fp32 kernels, whose rounding is nothing here, moments err as kernels without them do.
-TEST_P(SecondMoments, GradientsAfterAThousandStepsOnOneBatchErrAsWithoutThem) {
+// Against fp32 kernels, whose rounding is nothing here, moments err as kernels without them do
+// where a network has learnt one batch by heart. It is asked for other labels, since the gradients
+// of those that it knows are nothing but rounding. Each state of the network errs by chance, and in
+// all parameters alike, since a layer's rounding reaches the others: the median of several counts.
+TEST_P(SecondMoments, GradientsOfALearntBatchErrAsWithoutThem) {
   const Graph resnet = build_network("resnet50", {64, 10});
   ProgramOptions options = options_;
+  options.loss_scale.initial = 1;  // these gradients are large
   options.kernel_choices.clear();
   options.kernel_choices_pinned = false;
   const auto plans = backend().prepare(resnet, options)->kernel_choices();
-  options.kernel_choices_pinned = true;
-  RandomCase random = random_case(resnet, batch_size, 2);
-  const auto gradients = [&](const ProgramOptions& options) {
-    const auto program = backend().prepare(resnet, options);
-    program->restart(random.parameters);
-    random.give_to(*program);
-    return run_step(*program).gradients;
-  };
-  options.kernel_choices = with_time_of_moments(plans, 0);
-  const auto trained = backend().prepare(resnet, options);
-  trained->restart(random.parameters);
-  random.give_to(*trained);
-  for (int step = 0; step < 1000; ++step) {
-    trained->enqueue_step();
-    trained->wait_step();
-  }
-  random.parameters = trained->parameters();
-  const std::vector<double> by_moments = gradients(options);
-  options.kernel_choices = with_time_of_moments(plans, 1e3);
-  const std::vector<double> without = gradients(options);
-  options.kernel_choices.clear();
-  options.kernel_choices_pinned = false;
   options.precision = Precision::fp32;
-  const std::vector<double> exact = gradients(options);
-  EXPECT_LT(relative_error(by_moments, exact), 2 * relative_error(without, exact));
-  // A single parameter's error is chance, but not the geometric mean of all.
-  double sum_of_logarithms = 0;
-  for (const Parameter& parameter : resnet.parameters()) {
-    const auto error = [&](const std::vector<double>& all) {
-      const auto part = [&](const std::vector<double>& of) {
-        return std::span(of).subspan(parameter.offset, parameter.size);
-      };
-      return relative_error(part(all), part(exact));
-    };
-    sum_of_logarithms += std::log(error(by_moments) / error(without));
+  const auto exact = backend().prepare(resnet, options);
+  options.precision = GetParam();
+  options.kernel_choices_pinned = true;
+  options.kernel_choices = with_time_of_moments(plans, 1e3);
+  const auto without = backend().prepare(resnet, options);
+  options.kernel_choices = with_time_of_moments(plans, 0);
+  const auto with = backend().prepare(resnet, options);
+  const auto trained = backend().prepare(resnet, options);
+  RandomCase asked = random_case(resnet, batch_size, 2);
+  trained->restart(asked.parameters);
+  asked.give_to(*trained);
+
+  const auto gradients_of = [&](Program& program) {
+    program.restart(asked.parameters);
+    asked.give_to(program);
+    step(program);
+    const std::vector<float> gradients = program.gradients();
+    return std::vector<double>(gradients.begin(), gradients.end());
+  };
+  std::vector<double> whole, mean;
+  for (int state = 0; state < 5; ++state) {
+    for (int count = 0; count < 200; ++count) step(*trained);
+    asked.parameters = trained->parameters();
+    for (int32_t& label : asked.labels) label = (label + 1) % 10;  // each but their own
+    const std::vector<double> expected = gradients_of(*exact), others = gradients_of(*without);
+    EXPECT_LT(relative_error(others, expected), 0.2);  // seen: 0.04 in fp16, 0.11 in bf16
+    const ErrorRatios ratios = ratios_of_errors(resnet, gradients_of(*with), others, expected);
+    whole.push_back(ratios.whole);
+    mean.push_back(ratios.mean);
   }
-  EXPECT_LT(std::exp(sum_of_logarithms / static_cast<double>(resnet.parameters().size())), 1.2);
+  EXPECT_LT(median(whole), 2);
+  EXPECT_LT(median(mean), 1.2);
 }
 
 TEST_P(SecondMoments, AreTakenAtTheEndOfEachBlock) {
