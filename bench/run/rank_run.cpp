@@ -155,11 +155,11 @@ void train_with_progress(const RankTask& task, Program& program, RankResult& fou
 // and over, with labels that stay: passed as soon as the loss falls below half of ln(classes), the
 // loss of a network that has not learned anything. Random labels cannot be guessed from images of
 // noise, so that only working gradients and updates get there. Not passed: the bound was not
-// reached in 60 steps, or a loss was not finite. None: `stop` ended it.
+// reached in 60 steps, or a loss was not finite. None: a stop ended it, of all ranks at one step
+// where they wait for one another's gradients.
 std::optional<Verify> verify_learning(const RankTask& task, Program& program) {
   const Graph& graph = task.graph;
   const RunConfig& config = task.config;
-  const std::atomic<int>& stop = task.stop;
   const auto seed = static_cast<uint64_t>(config.seed);
   Verify result;
   result.samples = std::min(most_verify_samples, *config.batch);
@@ -172,19 +172,25 @@ std::optional<Verify> verify_learning(const RankTask& task, Program& program) {
                                                                  : verify_learning_rate_of_sgd);
   program.restart(task.own(initial_parameters(graph, seed, config.zero_init)));
   samples.give_to(program);
-  while (!result.passed && result.steps < result.maximum_steps && stop == 0) {
+  const bool waits_for_others = in_step(config, task.world.size());
+  const auto agreed = [&](StepVote mine) {
+    return waits_for_others ? make_consensus(task.world, true)->agree(mine) : mine;
+  };
+  StepVote all;
+  for (bool done = false;;) {
+    all = agreed({.ready = done, .stop = task.stop != 0});
+    if (all.ready || all.stop) break;
     program.enqueue_step();
     const double loss = program.wait_step().loss;
+    if (done) continue;  // another rank is not
     ++result.steps;
-    if (!std::isfinite(loss)) {
-      result.last_loss = Unknown{"the loss is not finite"};
-      break;
-    }
-    if (result.steps == 1) result.first_loss = loss;
-    result.last_loss = loss;
+    if (result.steps == 1 && std::isfinite(loss)) result.first_loss = loss;
+    result.last_loss =
+        std::isfinite(loss) ? Maybe<double>(loss) : Unknown{"the loss is not finite"};
     result.passed = loss < result.bound;
+    done = result.passed || !std::isfinite(loss) || result.steps == result.maximum_steps;
   }
-  return stop == 0 ? std::optional(result) : std::nullopt;
+  return all.stop ? std::nullopt : std::optional(result);
 }
 
 // The gradient and the parameters are lost.

@@ -237,6 +237,25 @@ class Ranks(cli.CliTest):
         run, = self.report()["arms"][0]["runs"]
         self.assertEqual(len(run["ranks"]), 2, "of all ranks, once they answer")
 
+    def test_a_stop_that_reaches_ranks_one_after_another_ends_verifying(self):
+        process = self.start_job((2, ["--model", "resnet18", "--image-size", "64", "--batch", "16",
+                                      "--threads", "1", "--steps", "2", "--warmup", "1", "--verify",
+                                      "--output", "report.json"]), start_new_session=True)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        for line in process.stderr:
+            if line.startswith("verifying"):
+                break
+        for rank in processes.ranks_below(process.pid):
+            os.kill(rank, signal.SIGTERM)
+            time.sleep(0.5)  # more than a step
+        process.communicate(timeout=cli.limit(30))
+        report = self.report()
+        self.assertEqual((report["status"], report["exit_code"]), ("partial", 143))
+        run, = report["arms"][0]["runs"]
+        self.assertEqual(len(run["ranks"]), 2)
+        self.assertIn("--verify", run["failure"])
+
 
 if __name__ == "__main__":
     cli.main()
