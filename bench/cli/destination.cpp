@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <ctime>
 
+#include "models/errors.h"
 #include "reports/files/atomic_file.h"
 #include "reports/json/json.h"
 
@@ -56,10 +57,30 @@ void require_writable(const Destination& destination) {
   if (destination.file) require_writable(*destination.file, destination.replace);
 }
 
+void write_report_file(const std::filesystem::path& file, const std::string& text, bool replace,
+                       const std::string& other_name) {
+  try {
+    return write_file_atomically(file, text, replace);
+  } catch (const OutputError& error) {
+    std::error_code ignored;
+    const auto place = std::filesystem::temp_directory_path(ignored) / other_name;
+    try {
+      write_file_atomically(place, text, false);
+    } catch (const OutputError& other) {
+      throw OutputError(std::string(error.what()) + "; " + other.what());
+    }
+    throw OutputError(std::string(error.what()) + "; the report is in " + place.string() +
+                      " instead");
+  }
+}
+
 void write_report(const Report& report, const Destination& destination, const Terminal& terminal) {
   const std::string text = to_json(report);
   if (destination.to_stdout) terminal.out << text << std::flush;
-  if (destination.file) write_file_atomically(*destination.file, text, destination.replace);
+  if (!destination.file) return;
+  const RunConfig& config = report.invocation.config;
+  write_report_file(*destination.file, text, destination.replace,
+                    default_report_name(config.model, to_string(config.device)));
 }
 
 void write_output(const std::string& text, const std::optional<std::string>& file, bool replace,

@@ -33,7 +33,13 @@ std::vector<std::string> files_read_by(const RunConfig& config);
 /// Throws OutputError before a run that could not be kept.
 void require_writable(const Destination& destination);
 
-/// Throws OutputError; standard output is checked by main.
+/// Writes the text of a report to `file`, or where that fails, among the temporary files under
+/// `other_name`, so that nothing that was measured is lost. Throws OutputError in both cases: it
+/// says where the report is.
+void write_report_file(const std::filesystem::path& file, const std::string& text, bool replace,
+                       const std::string& other_name);
+
+/// Throws as write_report_file() does; standard output is checked by main.
 void write_report(const Report& report, const Destination& destination, const Terminal& terminal);
 
 /// Writes to standard output, or where a file other than - is given, to that. Throws OutputError.

@@ -67,7 +67,7 @@ void print_table(std::ostream& out, const Report& report, bool colour) {
   if (!run.ranks.empty() && run.ranks[0].probes) print_probes(out, *run.ranks[0].probes);
 }
 
-// The table comes after the file is safe; where it is not, the table is all that is left.
+// The table comes after the file is safe; where it is not, the table goes beside the error.
 void publish(const Report& report, const Destination& destination,
              const std::optional<AskedBy>& asked_by, const Terminal& terminal) {
   const auto print = [&](std::ostream& out, bool colour) {

@@ -263,27 +263,15 @@ class Sweep {
     }
   }
 
-  // Writes the report, if need be among the temporary files, so that no run is lost.
   bool write() const {
-    const std::string text = to_json(report_);
     try {
-      write_file_atomically(output_, text, form_.force);
+      write_report_file(output_, to_json(report_), form_.force,
+                        default_report_name("sweep", report_.invocation.config.model));
       return true;
     } catch (const OutputError& error) {
       tell(error.what());
+      return false;
     }
-    std::error_code ignored;
-    const std::filesystem::path place =
-        std::filesystem::temp_directory_path(ignored) /
-        default_report_name("sweep", report_.invocation.config.model);
-    try {
-      write_file_atomically(place, text, false);
-      tell("the report is in " + place.string() + " instead");
-    } catch (const OutputError& error) {
-      tell(std::string(error.what()) + "; the table is all that is left of what is not in " +
-           runs_->path().string());
-    }
-    return false;
   }
 
   // The report that holds all takes the place of this one.

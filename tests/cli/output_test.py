@@ -53,13 +53,20 @@ class Output(cli.CliTest):
             self.assertIn("images/s", process.out)
             self.assertEqual(os.listdir(self.folder), [])
         self.assertTrue(stat.S_ISCHR(os.stat("/dev/null").st_mode))
-        full = self.tiny("--steps", "3", "--output", "/dev/full")
-        self.assertEqual(full.returncode, 9, full.err)
         for other in ("--json", "--output=report.json"):
             self.assert_refused(self.tiny("--no-report", other), 2, "--no-report")
         if shutil.which("mpirun"):
             process = self.call("sweep", "1x1x1", "--output", "/dev/null")
             self.assert_refused(process, 2, "journal lies beside the report")
+
+    def test_a_report_that_its_file_does_not_take_is_elsewhere(self):
+        os.mkdir(self.path("tmp"))
+        full = self.tiny("--steps", "3", "--output", "/dev/full",
+                         env={**cli.clean_environment(), "TMPDIR": self.path("tmp")})
+        self.assertEqual(full.returncode, 9, full.err)
+        elsewhere, = os.listdir(self.path("tmp"))
+        self.assertIn(f"the report is in {self.path('tmp')}/{elsewhere} instead", full.err)
+        self.assertEqual(self.report("tmp/" + elsewhere)["status"], "complete")
 
     def test_a_report_can_come_through_a_pipe(self):
         self.assertEqual(self.tiny("--steps", "3", "--output", "report.json").returncode, 0)
