@@ -111,20 +111,31 @@ std::string headline_of(const Comparison& comparison, const std::string& metric)
          sentence_of(*rows.front(), comparison.options);
 }
 
-// The way of sharing that gains the most.
+// Each at its best batch where there is a choice.
+std::vector<FractionPoint> ways_to_share(const RunSet& set) {
+  const RunSet best_batches = with_best_batches(set);
+  return best_batches.arms.empty() ? fractions_of(set) : fractions_of(best_batches, true);
+}
+
+// What the interval of a gain allows to say of the way that seems to gain the most.
+std::string gain_text(const FractionPoint& best) {
+  const Maybe<Interval>& interval = best.of_serial->interval;
+  if (interval && interval->lower > 1) return "The best way to share is '" + best.arm + "': ";
+  const bool loses = interval && interval->upper < 1;
+  return std::string("No way to share ") + (loses ? "gains" : "is shown to gain") +
+         " anything; the best, '" + best.arm + "', has ";
+}
+
 std::vector<std::string> sharing_headlines(const RunSet& set) {
-  const std::vector<FractionPoint> points = fractions_of(set);
+  const std::vector<FractionPoint> points = ways_to_share(set);
   const FractionPoint* best = nullptr;
   for (const FractionPoint& point : points) {
     if (!point.of_serial || point.jobs < 2 || point.way == SharingMode::serial) continue;
     if (best == nullptr || point.of_serial->value > best->of_serial->value) best = &point;
   }
   if (best == nullptr) return {};
-  const bool gains = best->of_serial->value > 1;
-  return {(gains ? "The best way to share is '" + best->arm + "': "
-                 : "No way to share gains anything; the best, '" + best->arm + "', has ") +
-          estimate_text(best->of_serial->value, best->of_serial->interval) + " times " +
-          (best->unlike_jobs.empty() ? "the throughput" : "the weighted speedup") +
+  return {gain_text(*best) + estimate_text(best->of_serial->value, best->of_serial->interval) +
+          " times " + (best->unlike_jobs.empty() ? "the throughput" : "the weighted speedup") +
           " of as many jobs one after another"};
 }
 

@@ -21,6 +21,7 @@ namespace {
 
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 
 TEST(Fractions, RatiosAreThoseOfTheSpeedsOfAllJobs) {
   const std::vector<FractionPoint> points = points_of(four_jobs());
@@ -98,6 +99,7 @@ TEST(Fractions, TheBestBatchOfEachWayIsComparedWithTheBestOfOthers) {
   EXPECT_NE(best[3].given, "-") << "of its GPU";
   EXPECT_NEAR(best[3].of_serial->value, std::sqrt(1100. * 1122) / (2 * std::sqrt(990. * 1000)),
               1e-9);
+  EXPECT_THAT(headlines(set).at(0), HasSubstr("'slices, larger', has 0.9")) << "not mps, 1.1";
   EXPECT_EQ(fraction_tables(set).size(), 4);
 }
 
@@ -117,17 +119,29 @@ TEST(Fractions, OnCpusNoTextSaysGpu) {
   EXPECT_EQ(fraction_tables(set).front().title, "Jobs that share a GPU");
 }
 
+std::string headline_of(const Report& report) {
+  RunSet set;
+  add_runs(set, report, "made up");
+  return headlines(set).at(0);
+}
+
 TEST(Fractions, AWayThatLosesIsNotPraised) {
-  const auto headline = [](const Report& report) {
-    RunSet set;
-    add_runs(set, report, "made up");
-    return headlines(set).at(0);
-  };
   Report report = four_jobs();
-  EXPECT_THAT(headline(report), testing::StartsWith("The best way to share is 'mps': 1."));
+  EXPECT_THAT(headline_of(report), StartsWith("The best way to share is 'mps': 1."));
   report.arms.erase(report.arms.begin() + 3);
-  EXPECT_THAT(headline(report),
-              testing::StartsWith("No way to share gains anything; the best, 'slices', has 0.9"));
+  EXPECT_THAT(headline_of(report),
+              StartsWith("No way to share gains anything; the best, 'slices', has 0.9"));
+}
+
+TEST(Fractions, AWayWhoseGainMayBeNoneIsNotPraised) {
+  Report report = four_jobs();
+  Arm& mps = report.arms[3];
+  *mps.runs[0].throughput.value *= 1.1;
+  const std::string not_shown =
+      "No way to share is shown to gain anything; the best, 'mps', has 1.";
+  EXPECT_THAT(headline_of(report), StartsWith(not_shown)) << "its runs scatter";
+  for (Arm& arm : report.arms) arm.runs.resize(1);
+  EXPECT_THAT(headline_of(report), StartsWith(not_shown)) << "one run each";
 }
 
 TEST(Fractions, TheBestBatchIsThatOfTheSameWork) {
