@@ -81,10 +81,10 @@ ExitCode exit_code_of(const CompareAnswer& judged) {
   return judged.gate ? judged.gate->exit_code : exit_code_of(judged.comparison);
 }
 
-std::string verdict_of(const CompareAnswer& judged) {
+std::string verdict_of(const CompareAnswer& judged, ExitCode code) {
   return "verdict: " +
          printable(judged.gate ? judged.gate->verdict : verdict_counts(judged.comparison)) +
-         " (exit " + std::to_string(static_cast<int>(exit_code_of(judged))) + ")";
+         " (exit " + std::to_string(static_cast<int>(code)) + ")";
 }
 
 std::string sequential_text(const GateResult& gate, const DecisionRule& rule) {
@@ -111,7 +111,8 @@ std::string junit_of(const CompareAnswer& judged) {
 }
 
 std::string page_of(const CompareAnswer& judged, const CompareRequest& request) {
-  Page page = comparison_page(judged.base, judged.next, judged.comparison, verdict_of(judged));
+  Page page = comparison_page(judged.base, judged.next, judged.comparison,
+                              verdict_of(judged, exit_code_of(judged)));
   const Texts statements = statements_of(judged);
   page.remarks.insert(page.remarks.begin(), statements.begin(), statements.end());
   return html_of(page, request.charts);
@@ -135,11 +136,11 @@ bool write_files(const CompareAnswer& judged, const CompareRequest& request,
   return written;
 }
 
-void print_answer(const CompareAnswer& judged, const CompareRequest& request,
+void print_answer(const CompareAnswer& judged, const CompareRequest& request, ExitCode code,
                   const Terminal& terminal) {
   const Comparison& comparison = judged.comparison;
   if (request.json) {
-    terminal.out << to_json(comparison, judged.gate, exit_code_of(judged));
+    terminal.out << to_json(comparison, judged.gate, code);
     return;
   }
   if (request.markdown) {
@@ -149,7 +150,7 @@ void print_answer(const CompareAnswer& judged, const CompareRequest& request,
     print_comparison(terminal.out, comparison, terminal.colour);
   }
   for (const std::string& line : statements_of(judged)) print_line(terminal.out, line);
-  terminal.out << verdict_of(judged) << '\n';
+  terminal.out << verdict_of(judged, code) << '\n';
 }
 
 }  // namespace
@@ -225,11 +226,12 @@ void require_no_input(const CompareRequest& request, const std::vector<std::stri
 
 ExitCode publish(const CompareAnswer& judged, const CompareRequest& request,
                  const Terminal& terminal) {
-  print_answer(judged, request, terminal);
-  terminal.out.flush();
   const bool written = write_files(judged, request, terminal);
-  const ExitCode code = exit_code_of(judged);
-  return code == ExitCode::ok && !written ? ExitCode::output_failed : code;
+  const ExitCode judgement = exit_code_of(judged);
+  const ExitCode code = judgement == ExitCode::ok && !written ? ExitCode::output_failed : judgement;
+  print_answer(judged, request, code, terminal);
+  terminal.out.flush();
+  return code;
 }
 
 }  // namespace nearmetal

@@ -8,6 +8,7 @@
 
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/scaling.h"
+#include "reports/compare/work_text.h"
 #include "reports/sharing/fractions.h"
 #include "reports/text/text.h"
 #include "reports/text/text_table.h"
@@ -184,6 +185,7 @@ std::vector<std::string> throughput_headlines(const RunSet& set) {
   }
   if (set.arms.size() != 1) return {};
   const RunArm& arm = set.arms.front();
+  if (!different_work(arm).empty()) return {};
   const Metric& metric = throughput_metric(unit_of(arm));
   const SideSummary side = summary_of_arm(arm, metric);
   if (!side.geometric_mean) return {};

@@ -311,7 +311,7 @@ class Gate(CompareTest):
         process = self.call("gate", "main", *self.runs("new", 1000, minute=60), "--html",
                             "none/page.html", "--junit", "gate.xml")
         self.assertEqual(process.returncode, 9, process.err)
-        self.assertIn("verdict: pass", process.out)
+        self.assertRegex(process.out, r"\nverdict: pass.* \(exit 9\)\n$")
         self.assertTrue(os.path.exists(self.path("gate.xml")))
 
     def test_a_page_without_gnuplot_says_so(self):

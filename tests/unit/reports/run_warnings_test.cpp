@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "reports/formats/headline.h"
 #include "reports/formats/report_text.h"
 #include "tests/support/made_up_runs.h"
 
@@ -20,6 +21,15 @@ TEST(RunWarnings, NamesAnArmWhoseRunsDidDifferentWork) {
   EXPECT_THAT(run_warnings(set), testing::ElementsAre(testing::AllOf(
                                      testing::StartsWith("run: its runs did different work"),
                                      testing::HasSubstr("batch"), testing::HasSubstr("777"))));
+}
+
+TEST(RunWarnings, AMeanOfDifferentWorkIsNoHeadline) {
+  RunSet set = made_up_set({{"run", {1000, 1010, 990}}});
+  EXPECT_THAT(headlines(set), testing::ElementsAre(HasSubstr("images/s in 3 runs")));
+  Report larger = made_up_report({{"run", {2000, 2010}}});
+  larger.invocation.config.batch = 777;
+  add_runs(set, larger, "larger");
+  EXPECT_THAT(headlines(set), testing::IsEmpty());
 }
 
 TEST(RunWarnings, ComparesTheWorkOfCompleteRunsAlone) {
