@@ -53,6 +53,15 @@ TEST(Gate, Policies) {
   EXPECT_EQ(code(1020, any), inconclusive);
 }
 
+TEST(Gate, MoreRunsCouldChangeThePassOfARegressionAlone) {
+  const auto is_open = [](FailOn fail_on) {
+    return gate(set_at(1000), set_at(1020, 60), fail_on).inconclusive;
+  };
+  EXPECT_TRUE(is_open(FailOn::regression));
+  EXPECT_FALSE(is_open(FailOn::not_equivalent)) << "shown not to be worse";
+  EXPECT_TRUE(is_open(FailOn::any));
+}
+
 TEST(Gate, TooFewRunsAreNeverAPass) {
   const auto few = [](int count, double level, int minute) {
     std::vector<double> runs = around(level);
