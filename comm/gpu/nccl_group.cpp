@@ -126,8 +126,10 @@ TimedRuns started(const std::shared_ptr<Group>& group, const Kind& kind, int64_t
   const std::vector<float> given(count, static_cast<float>(group->rank + 1));
   const std::shared_ptr<void> in = cuda::allocate_device(count * sizeof(float));
   const std::shared_ptr<void> out = cuda::allocate_device(count * sizeof(float));
-  NM_CALL(cudaMemcpy(in.get(), given.data(), count * sizeof(float), cudaMemcpyHostToDevice));
-  NM_CALL(cudaMemset(out.get(), 0, count * sizeof(float)));
+  // By the stream of the exchange, which does not wait for any other.
+  NM_CALL(cudaMemcpyAsync(in.get(), given.data(), count * sizeof(float), cudaMemcpyHostToDevice,
+                          group->stream.get()));
+  NM_CALL(cudaMemsetAsync(out.get(), 0, count * sizeof(float), group->stream.get()));
   check_exchange(*group, kind, in.get(), out.get(), count);
   return [group, exchange = kind.exchange, in, out, count](int64_t runs) {
     NM_CALL(cudaEventRecord(group->begin.get(), group->stream.get()));

@@ -11,6 +11,7 @@ void fail_call(const std::string& text, const char* call, const char* file, int 
 
 void require_ok(cudaError_t status, const char* call, const char* file, int line) {
   if (status == cudaSuccess) return;
+  cudaGetLastError();  // who catches this goes on, and the next launch is not to blame
   fail_call(std::string("CUDA: ") + cudaGetErrorString(status), call, file, line);
 }
 
