@@ -9,6 +9,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$root"
 
 seconds=${1:-45}
+[[ $seconds =~ ^[0-9]+$ ]] || die "SECONDS must be a number: $seconds"
 configure debug >/dev/null
 cmake --build --preset debug --target report_fuzz mig_config_fuzz
 

@@ -79,6 +79,7 @@ check_sanitizers() {
 
 main() {
   local preset cpu=ON
+  (($# == 0)) || die "takes no arguments: it sets up, builds, and runs every check and test"
   preset=$(scripts/setup.sh --tests)
   if [[ $preset == gpu-only ]]; then cpu=OFF; fi
 
