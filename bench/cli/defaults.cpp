@@ -169,10 +169,13 @@ void check_settings(const Workload& workload) {
   const auto given = [&](const char* setting) { return workload.is_given(setting); };
   require(!given("steps") || !given("duration_seconds"),
           "--steps and --duration both say how long; give one of them");
+  const std::string remedy =
+      given("device") || cuda
+          ? std::string("leave it out with --device ") + to_string(config.device)
+          : "none is visible here: leave it out, or see why with --device cuda";
   for_each_setting([&](const Setting& setting, auto) {
     require(!setting.only_for || *setting.only_for == config.device || !given(setting.name),
-            flag_of(setting) + " is for " + (cuda ? "CPUs" : "GPUs") +
-                "; leave it out with --device " + to_string(config.device));
+            flag_of(setting) + " is for " + (cuda ? "CPUs" : "GPUs") + "; " + remedy);
   });
   require(cuda || config.input == Input::device,
           "--input host and pageable are for GPUs; leave it out with --device cpu");

@@ -296,9 +296,9 @@ StepTime step_time_of(std::span<const double> seconds) {
   time.autocorrelation =
       known_or<double>(lag1_autocorrelation(seconds), "fewer than 3 steps, or all equal");
   const auto squared_error = variance_of_mean(seconds);
-  const auto [least, most] = std::ranges::minmax(seconds);
+  const bool equal = seconds.size() > 1 && std::ranges::min(seconds) == std::ranges::max(seconds);
   time.relative_standard_error = time.effective_steps =
-      Unknown{least == most ? "all steps are equal" : "fewer than 10 independent steps: take more"};
+      Unknown{equal ? "all steps are equal" : "fewer than 10 independent steps: take more"};
   if (squared_error) {
     time.relative_standard_error = std::sqrt(*squared_error) / mean(seconds);
     time.effective_steps = variance(seconds) / *squared_error;

@@ -159,7 +159,7 @@ void tell_vms(const Placement& placement, Run& run) {
 
 void label_scaling(Report& report) {
   RunSet set;
-  add_runs(set, report, "sweep");
+  add_runs(set, report, "this report");
   for (const ScalingPoint& point : scaling_of(set)) {
     const auto arm = std::ranges::find_if(
         report.arms, [&](const Arm& other) { return other.name == point.arm; });
@@ -276,7 +276,7 @@ Report report_of_sweep(const LaunchPlan& plan, const std::map<size_t, std::strin
 
 void print_sweep(std::ostream& out, const Report& report, bool colour) {
   RunSet set;
-  add_runs(set, report, "sweep");
+  add_runs(set, report, "this report");
   print_head(out, work_lines({{"", &set}}), headlines(set), colour);
   if (shares_a_device(set)) {
     for (const TitledTable& shown : fraction_tables(set)) {

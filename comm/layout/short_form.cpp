@@ -29,9 +29,10 @@ class Parser {
 
  private:
   [[noreturn]] void fail(const std::string& expected) const {
-    throw std::invalid_argument("'" + text_ + "' is no layout: " + expected +
-                                " is expected after '" + text_.substr(0, position_) +
-                                "' (nodes x VMs x GPUs: 1x1x2, 2*(1x1x2), 1x1x2+1x1x1)");
+    const std::string before = text_.substr(0, position_);
+    throw std::invalid_argument("'" + text_ + "' is no layout: " + expected + " is expected " +
+                                (before.empty() ? "first" : "after '" + before + "'") +
+                                " (nodes x VMs x GPUs: 1x1x2, 2*(1x1x2), 1x1x2+1x1x1)");
   }
 
   bool take(char c) {

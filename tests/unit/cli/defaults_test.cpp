@@ -198,7 +198,10 @@ TEST_F(CheckSettings, HostInputNeedsAGpu) {
   }
 }
 TEST_F(CheckSettings, NcclAlgorithmNeedsAGpuAndAGraph) {
-  EXPECT_THAT(refusal(Device::cpu, {"nccl_algorithm"}), HasSubstr("--nccl-algorithm is for GPUs"));
+  EXPECT_THAT(refusal(Device::cpu, {"nccl_algorithm"}),
+              HasSubstr("--nccl-algorithm is for GPUs; none is visible here"));
+  EXPECT_THAT(refusal(Device::cpu, {"nccl_algorithm", "device"}),
+              HasSubstr("is for GPUs; leave it out with --device cpu"));
   config.nccl_algorithm = NcclAlgorithm::ring;
   EXPECT_EQ(refusal(Device::cuda, {"nccl_algorithm"}), "");
   config.launch = LaunchMode::stream;

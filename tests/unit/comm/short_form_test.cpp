@@ -38,14 +38,14 @@ TEST(ShortForm, HasJobsAtOnce) {
 
 TEST(ShortForm, SaysWhatIsExpectedWhere) {
   EXPECT_THAT(refusal_of_form("1x1"), HasSubstr("'x' is expected after '1x1'"));
-  EXPECT_THAT(refusal_of_form("0x1x1"), HasSubstr("a number from 1 to 65536 is expected after ''"));
+  EXPECT_THAT(refusal_of_form("0x1x1"), HasSubstr("a number from 1 to 65536 is expected first"));
   EXPECT_THAT(refusal_of_form("2*(1x1x2"), HasSubstr("')' is expected after '2*(1x1x2'"));
   EXPECT_THAT(refusal_of_form("1x1x2x3"), HasSubstr("'+' or the end is expected after '1x1x2'"));
   EXPECT_THAT(refusal_of_form("256x256x2"), HasSubstr("at most 65536 ranks"));
   EXPECT_THAT(refusal_of_form("4097*1x1x1"), HasSubstr("at most 4096 jobs"));
   for (const char* text : {"", "x", "1x-1x1", "1x1x99999999999999999999", "*1x1x1", "2*2*1x1x1",
                            "1x1x1+", "(1x1x1))", "2*(1x1x1+1x1x2)", "1X1X1", " 1x1x1"}) {
-    EXPECT_THAT(refusal_of_form(text), HasSubstr("is expected after")) << text;
+    EXPECT_THAT(refusal_of_form(text), HasSubstr("is expected ")) << text;
   }
 }
 
