@@ -1,8 +1,11 @@
 #include "bench/commands/sweep.h"
 
+#include <stdexcept>
+
 #include "bench/cli/exit_status.h"
 #include "bench/commands/layout_options.h"
 #include "bench/commands/program.h"
+#include "comm/world.h"
 
 namespace nearmetal {
 namespace {
@@ -41,6 +44,10 @@ void add_sweep_options(Options& options, SweepForm& form) {
 
 ExitCode run_sweep_command(const SweepForm& form, const Context& context) {
   catch_stop_signals();
+  if (is_launched()) {
+    throw std::invalid_argument(
+        "sweep starts the ranks of its jobs itself: start it without mpirun");
+  }
   return run_sweep(form, context);
 }
 

@@ -228,6 +228,10 @@ exec {cli.EXECUTABLE} "$@"
         self.assertEqual(process.returncode, 6, process.err)
         self.assertIn("the pinned plan another for ", process.err)
 
+    def test_mpirun_starts_no_sweep(self):
+        process = self.sweep("1x1x1", env={**cli.clean_environment(), "OMPI_COMM_WORLD_SIZE": "1"})
+        self.assert_refused(process, 2, "without mpirun")
+
     def test_plans_of_other_work_start_nothing(self):
         self.assertEqual(self.tiny("--classes", "10", "--steps", "2", "--output", "a.json").returncode, 0)
         for arguments in (["--batch", "3"], ["--forward-only"], ["--model", "resnet34"]):
