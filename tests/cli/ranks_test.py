@@ -33,6 +33,17 @@ class Ranks(cli.CliTest):
                    "stderr": subprocess.PIPE, **options}
         return subprocess.Popen(mpirun(*contexts), **options)
 
+    def start_job_until(self, remark, *arguments):
+        """Two ranks, once the first has made a remark that begins so."""
+        process = self.start_job((2, [*arguments, "--output", "report.json"]),
+                                 start_new_session=True)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        for line in process.stderr:
+            if line.startswith(remark):
+                break
+        return process
+
     def job(self, *contexts, **options):
         process = self.start_job(*contexts, **options)
         process.out, process.err = process.communicate(timeout=cli.limit(100))
@@ -191,10 +202,7 @@ class Ranks(cli.CliTest):
         self.assertEqual(process.returncode, 9, process.err)
 
     def test_a_rank_that_is_killed_ends_the_job(self):
-        process = self.start_job((2, ["--duration", "600", "--output", "report.json"]))
-        for line in process.stderr:
-            if line.startswith("prepared"):
-                break
+        process = self.start_job_until("prepared", "--duration", "600")
         ranks = processes.ranks_below(process.pid)
         trained = [cli.cpu_seconds(rank) + 0.3 for rank in ranks]
         self.assertTrue(cli.wait_until(lambda: all(
@@ -211,13 +219,7 @@ class Ranks(cli.CliTest):
 
     def test_a_stop_that_other_ranks_do_not_answer_keeps_what_rank_0_measured(self):
         """As where a step takes longer than a launcher lets its ranks live that it was told to end."""
-        process = self.start_job((2, ["--duration", "600", "--warmup", "2", "--json",
-                                      "--output", "report.json"]), start_new_session=True)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        for line in process.stderr:
-            if line.startswith("prepared"):
-                break
+        process = self.start_job_until("prepared", "--duration", "600", "--warmup", "2", "--json")
         first, other = sorted(processes.ranks_below(process.pid), key=processes.rank_of)
         enough = cli.cpu_seconds(first) + 0.7  # for some steps
         self.assertTrue(cli.wait_until(lambda: cli.cpu_seconds(first) >= enough, 60))
@@ -238,14 +240,8 @@ class Ranks(cli.CliTest):
         self.assertEqual(len(run["ranks"]), 2, "of all ranks, once they answer")
 
     def test_a_stop_that_reaches_ranks_one_after_another_ends_verifying(self):
-        process = self.start_job((2, ["--model", "resnet18", "--image-size", "64", "--batch", "16",
-                                      "--threads", "1", "--steps", "2", "--warmup", "1", "--verify",
-                                      "--output", "report.json"]), start_new_session=True)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        for line in process.stderr:
-            if line.startswith("verifying"):
-                break
+        process = self.start_job_until("verifying", "--model", "resnet18", "--image-size", "64",
+                                       "--batch", "16", "--steps", "2", "--warmup", "1", "--verify")
         for rank in processes.ranks_below(process.pid):
             os.kill(rank, signal.SIGTERM)
             time.sleep(0.5)  # more than a step
