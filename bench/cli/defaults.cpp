@@ -178,7 +178,7 @@ void check_settings(const Workload& workload) {
             flag_of(setting) + " is for " + (cuda ? "CPUs" : "GPUs") + "; " + remedy);
   });
   require(cuda || config.input == Input::device,
-          "--input host and pageable are for GPUs; leave it out with --device cpu");
+          "--input host and pageable are for GPUs; " + remedy);
   const AllReduceKind all_reduce = config.all_reduce.value_or(AllReduceKind::nccl);
   require(config.nccl_algorithm == NcclAlgorithm::automatic || all_reduce == AllReduceKind::nccl,
           "--nccl-algorithm is for sums by NCCL alone; leave --all-reduce " +

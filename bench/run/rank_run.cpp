@@ -172,13 +172,12 @@ std::optional<Verify> verify_learning(const RankTask& task, Program& program) {
                                                                  : verify_learning_rate_of_sgd);
   program.restart(task.own(initial_parameters(graph, seed, config.zero_init)));
   samples.give_to(program);
-  const bool waits_for_others = in_step(config, task.world.size());
-  const auto agreed = [&](StepVote mine) {
-    return waits_for_others ? make_consensus(task.world, true)->agree(mine) : mine;
-  };
+  std::unique_ptr<Consensus> others;  // null: no rank waits for another
+  if (in_step(config, task.world.size())) others = make_consensus(task.world, true);
   StepVote all;
   for (bool done = false;;) {
-    all = agreed({.ready = done, .stop = task.stop != 0});
+    all = {.ready = done, .stop = task.stop != 0};
+    if (others) all = others->agree(all);
     if (all.ready || all.stop) break;
     program.enqueue_step();
     const double loss = program.wait_step().loss;

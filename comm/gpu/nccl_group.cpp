@@ -126,7 +126,7 @@ TimedRuns started(const std::shared_ptr<Group>& group, const Kind& kind, int64_t
   const std::vector<float> given(count, static_cast<float>(group->rank + 1));
   const std::shared_ptr<void> in = cuda::allocate_device(count * sizeof(float));
   const std::shared_ptr<void> out = cuda::allocate_device(count * sizeof(float));
-  // By the stream of the exchange, which does not wait for any other.
+  // On the stream of the exchange, which does not wait for the default one.
   NM_CALL(cudaMemcpyAsync(in.get(), given.data(), count * sizeof(float), cudaMemcpyHostToDevice,
                           group->stream.get()));
   NM_CALL(cudaMemsetAsync(out.get(), 0, count * sizeof(float), group->stream.get()));

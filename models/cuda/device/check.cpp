@@ -11,7 +11,7 @@ void fail_call(const std::string& text, const char* call, const char* file, int 
 
 void require_ok(cudaError_t status, const char* call, const char* file, int line) {
   if (status == cudaSuccess) return;
-  cudaGetLastError();  // who catches this goes on, and the next launch is not to blame
+  cudaGetLastError();  // else the check after the next launch reports it again
   fail_call(std::string("CUDA: ") + cudaGetErrorString(status), call, file, line);
 }
 
