@@ -6,7 +6,7 @@ import os
 import jsonschema
 
 import cli
-from compare_test import CompareTest
+from comparing import CompareTest
 
 
 class Baseline(CompareTest):

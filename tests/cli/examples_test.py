@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 import cli
-from compare_test import CompareTest
+from comparing import CompareTest
 
 # Commands run up to where they send a script on; those of a cluster or another shell not at all.
 SENT_ON = re.compile(r" \| (?:sbatch|kubectl apply -f -|man -l -)")

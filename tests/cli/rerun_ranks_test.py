@@ -5,7 +5,7 @@ import json
 import os
 
 import cli
-from compare_test import CompareTest
+from comparing import CompareTest
 
 
 class RerunOfRanks(CompareTest):

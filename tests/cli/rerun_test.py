@@ -9,7 +9,7 @@ import signal
 import cli
 import made_up
 import processes
-from compare_test import CompareTest
+from comparing import CompareTest
 
 
 class Rerun(CompareTest):
