@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/names.h"
+#include "models/shapes.h"
 
 namespace nearmetal {
 
@@ -50,34 +51,6 @@ constexpr bool is_loss(OpKind op) {
   return op == OpKind::softmax_cross_entropy || op == OpKind::span_loss;
 }
 
-/// Shape of one image's tensor; the batch dimension belongs to the program. The tokens of a
-/// transformer are {features, tokens, 1}: in memory, where channels are innermost, rows of features
-/// as pixels are rows of channels. So every operation on tokens takes an image, too, and sees its
-/// pixels as tokens, row by row.
-struct Shape {
-  int64_t channels = 0;
-  int64_t height = 1;
-  int64_t width = 1;
-
-  int64_t tokens() const { return height * width; }
-  int64_t elements() const { return channels * tokens(); }
-  bool operator==(const Shape&) const = default;
-};
-
-/// A square window of a convolution or pooling, the same in both directions.
-struct Window {
-  int64_t kernel = 1;
-  int64_t stride = 1;
-  int64_t padding = 0;
-
-  bool operator==(const Window&) const = default;
-};
-
-// Batch norm as in torchvision: running = (1 - momentum) * running + momentum * batch, where the
-// running variance takes the unbiased batch variance and normalisation the biased one.
-inline constexpr double batch_norm_epsilon = 1e-5;
-inline constexpr double batch_norm_momentum = 0.1;
-
 /// initial_parameters() says what each is.
 enum class Initialiser {
   he_normal,
@@ -97,12 +70,6 @@ enum class Bias { absent, present };
 struct TokenLinearStart {
   Initialiser weight = Initialiser::xavier_uniform;
   Initialiser bias = Initialiser::zero;
-};
-
-/// Rows of the tables that an embedding reads: of words by the ids of tokens, of positions (the
-/// longest sequence) and of types of tokens.
-struct EmbeddingRows {
-  int64_t words = 0, positions = 0, types = 0;
 };
 
 /// A trained tensor. Canonical layout: that of torchvision (convolution weights OIHW), fp32, all

@@ -1,9 +1,8 @@
 // The precision of a step and the way in which it updates the parameters.
 #pragma once
 
+#include <array>
 #include <cstdint>
-
-#include "models/names.h"
 
 namespace nearmetal {
 

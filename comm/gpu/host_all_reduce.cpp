@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "comm/gpu/gpu_all_reduce.h"
+#include "comm/gpu/sum_rows.h"
 #include "comm/shared_memory.h"
 #include "models/load_module.h"
 

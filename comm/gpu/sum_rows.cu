@@ -1,6 +1,5 @@
-#include <algorithm>
-
-#include "comm/gpu/gpu_all_reduce.h"
+#include "comm/gpu/sum_rows.h"
+#include "models/cuda/device/call.h"
 #include "models/cuda/kernels/pack.h"
 
 namespace nearmetal {
@@ -41,7 +40,7 @@ __global__ void sum_rows_kernel(Rows rows, T* out) {
 void launch_sum_rows(Precision type, const Rows& rows, void* out, cudaStream_t stream) {
   cuda::with_element_type(type, [&]<class T>() {
     const int64_t per_block = int64_t{row_threads} * pack_width<T>;
-    const int64_t blocks = std::min((rows.elements + per_block - 1) / per_block, most_row_blocks);
+    const int64_t blocks = min((rows.elements + per_block - 1) / per_block, most_row_blocks);
     sum_rows_kernel<T>
         <<<static_cast<unsigned>(blocks), row_threads, 0, stream>>>(rows, static_cast<T*>(out));
   });

@@ -15,6 +15,8 @@ void require_ok(cudaError_t status, const char* call, const char* file, int line
   fail_call(std::string("CUDA: ") + cudaGetErrorString(status), call, file, line);
 }
 
+void no_kernel(const char* what) { throw std::logic_error(what); }
+
 void require_ok(CUresult status, const char* call, const char* file, int line) {
   require_ok(static_cast<cudaError_t>(status), call, file, line);  // they share their numbers
 }

@@ -12,20 +12,14 @@
 #include <string>
 #include <type_traits>
 
+#include "models/cuda/device/call.h"
+
 namespace nearmetal::cuda {
 
 /// Throws std::runtime_error: what a library said, the call, file and line.
 [[noreturn]] void fail_call(const std::string& text, const char* call, const char* file, int line);
 
-/// Throws std::runtime_error with the library's own text unless the call succeeded.
-void require_ok(cudaError_t status, const char* call, const char* file, int line);
 void require_ok(CUresult status, const char* call, const char* file, int line);
-
-#define NM_CALL(expression) \
-  ::nearmetal::cuda::require_ok((expression), #expression, __FILE__, __LINE__)
-// After a kernel launch, which has no status of its own.
-#define NM_CHECK_LAUNCH() \
-  ::nearmetal::cuda::require_ok(cudaGetLastError(), "kernel", __FILE__, __LINE__)
 
 // Destructors ignore the status: they never throw and never hide the first error.
 template <auto Destroy>

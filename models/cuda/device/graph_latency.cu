@@ -1,4 +1,4 @@
-#include "models/cuda/device/check.h"
+#include "models/cuda/device/call.h"
 #include "models/cuda/device/graph_latency.h"
 
 namespace nearmetal::cuda {

@@ -1,12 +1,11 @@
 // Deterministic sums per channel over the rows of an NHWC tensor (device code).
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "models/cuda/kernels/batch_norm.h"
 #include "models/cuda/kernels/pack.h"
-#include "models/graph.h"
+#include "models/shapes.h"
 
 namespace nearmetal::cuda {
 
@@ -31,8 +30,8 @@ inline dim3 reduction_grid(Extent extent, int rows_per_tile, int multiprocessors
                            int blocks_per_multiprocessor, int channels_per_slice = slice_channels) {
   const int slices = (extent.channels + channels_per_slice - 1) / channels_per_slice;
   const int64_t tiles = (extent.rows + rows_per_tile - 1) / rows_per_tile;
-  const int chunks = std::max(1, multiprocessors * blocks_per_multiprocessor / slices);
-  return dim3(slices, static_cast<unsigned>(std::min<int64_t>(chunks, tiles)));
+  const int chunks = max(1, multiprocessors * blocks_per_multiprocessor / slices);
+  return dim3(slices, static_cast<unsigned>(min(int64_t{chunks}, tiles)));
 }
 
 /// Adds `sums` (each thread's own, for the channels of its pack) over all blocks of this channel
@@ -88,7 +87,8 @@ __device__ void reduce_channels(float (&sums)[Sums][pack_width<T>], int channels
   __threadfence();
 
   constexpr int columns = slice_values / 4;
-  constexpr int groups = std::min(reduction_threads / columns, reduction_warps);
+  constexpr int whole_groups = reduction_threads / columns;
+  constexpr int groups = whole_groups < reduction_warps ? whole_groups : reduction_warps;
   const int column = threadIdx.x % columns;
   const int group = threadIdx.x / columns;
   if (group < groups) {
@@ -242,14 +242,14 @@ struct SweepShape {
   SweepShape(Extent extent, int width, int unroll, int multiprocessors,
              int blocks_per_multiprocessor = sweep_blocks_per_multiprocessor) {
     const int packs = extent.channels / width;
-    lanes = std::min(packs, 32);
+    lanes = min(packs, 32);
     rows_at_once = sweep_threads / lanes;
     slices = static_cast<unsigned>((packs + lanes - 1) / lanes);
     const int64_t tile_rows = int64_t{rows_at_once} * unroll;
     const int64_t tiles = (extent.rows + tile_rows - 1) / tile_rows;
     const int64_t wanted =
-        std::max<int64_t>(1, int64_t{multiprocessors} * blocks_per_multiprocessor / slices);
-    chunks = static_cast<unsigned>(std::min(tiles, wanted));
+        max(int64_t{1}, int64_t{multiprocessors} * blocks_per_multiprocessor / slices);
+    chunks = static_cast<unsigned>(min(tiles, wanted));
   }
   dim3 grid() const { return dim3(slices, chunks); }
 };

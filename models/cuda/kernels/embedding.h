@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include "models/cuda/kernels/tokens.h"
-#include "models/graph.h"
+#include "models/shapes.h"
 
 namespace nearmetal::cuda {
 

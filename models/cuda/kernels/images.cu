@@ -1,4 +1,4 @@
-#include "models/cuda/device/check.h"
+#include "models/cuda/device/call.h"
 #include "models/cuda/kernels/images.h"
 #include "models/cuda/kernels/pack.h"
 #include "models/synthetic.h"

@@ -7,7 +7,6 @@
 #include <cstdint>
 
 #include "models/cuda/kernels/update.h"
-#include "models/graph.h"
 #include "models/training_options.h"
 
 namespace nearmetal::cuda {

@@ -1,6 +1,4 @@
-#include <algorithm>
-
-#include "models/cuda/device/check.h"
+#include "models/cuda/device/call.h"
 #include "models/cuda/kernels/layer_norm.h"
 #include "models/cuda/kernels/pack.h"
 #include "models/cuda/kernels/partial_sums.h"
@@ -23,7 +21,7 @@ struct TokenGroups {
 
   TokenGroups(int channels, int width)
       : warps((channels / width + warp_lanes - 1) / warp_lanes),
-        count(std::min(most_warps / warps, most_warps - 1)) {}
+        count(min(most_warps / warps, most_warps - 1)) {}
   int threads() const { return warps * count * warp_lanes; }
 };
 
@@ -256,7 +254,8 @@ TokenGroups token_groups(Precision precision, Extent extent) {
 
 int layer_norm_backward_blocks(Precision precision, Extent extent, int multiprocessors) {
   const int64_t tokens = int64_t{token_groups(precision, extent).count} * tokens_at_once;
-  return static_cast<int>(std::min<int64_t>(blocks_for(extent.rows, tokens), multiprocessors));
+  return static_cast<int>(
+      min(blocks_for(extent.rows, tokens), static_cast<unsigned>(multiprocessors)));
 }
 
 int64_t layer_norm_sums_bytes(Precision precision, Extent extent, bool sums_dx,
@@ -282,7 +281,7 @@ void launch_layer_norm_backward(Precision precision, const LayerNormBackward& op
 
 void launch_layer_norm_sums(const LayerNormSumsList& list, cudaStream_t stream) {
   int channels = 0;
-  for (int i = 0; i < list.count; ++i) channels = std::max(channels, list.sums[i].channels);
+  for (int i = 0; i < list.count; ++i) channels = max(channels, list.sums[i].channels);
   const dim3 grid(blocks_for(channels, partial_sums_values), static_cast<unsigned>(list.count),
                   most_layer_norm_sums);
   layer_norm_sums_kernel<<<grid, partial_sums_threads, 0, stream>>>(list);

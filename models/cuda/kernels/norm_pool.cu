@@ -1,4 +1,4 @@
-#include "models/cuda/device/check.h"
+#include "models/cuda/device/call.h"
 #include "models/cuda/kernels/channel_reduction.h"
 #include "models/cuda/kernels/norm_pool.h"
 #include "models/cuda/kernels/pool_gradient.h"
@@ -21,8 +21,8 @@ struct PoolGrid {
   PoolGrid(const PoolShape& shape, int width, int multiprocessors, int blocks_per_multiprocessor)
       : packs(shape.channels / width), pixels_at_once(pool_threads / packs) {
     const int64_t needed = (shape.output().rows + pixels_at_once - 1) / pixels_at_once;
-    blocks = static_cast<unsigned>(
-        std::min<int64_t>(needed, int64_t{multiprocessors} * blocks_per_multiprocessor));
+    blocks =
+        static_cast<unsigned>(min(needed, int64_t{multiprocessors} * blocks_per_multiprocessor));
   }
 };
 

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "models/cuda/kernels/batch_norm.h"
-#include "models/graph.h"
+#include "models/shapes.h"
 
 namespace nearmetal::cuda {
 

@@ -1,6 +1,6 @@
 // The updates that end a step: one sweep over the flat buffers of all parameters.
 #include "models/adamw.h"
-#include "models/cuda/device/check.h"
+#include "models/cuda/device/call.h"
 #include "models/cuda/kernels/pack.h"
 #include "models/cuda/kernels/update.h"
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "models/cuda/device/call.h"
 #include "models/training_options.h"
 
 namespace nearmetal::cuda {
@@ -119,6 +120,14 @@ __device__ float2 two_floats(uint32_t two) {
 /// As many blocks as give each piece of work a thread.
 inline unsigned blocks_for(int64_t pieces, int64_t threads) {
   return static_cast<unsigned>((pieces + threads - 1) / threads);
+}
+
+/// Calls `body`, a template of the element type of `precision`, which has 16 bits.
+template <class Body>
+void with_16_bit_type(Precision precision, Body&& body) {
+  if (precision == Precision::fp16) return body.template operator()<__half>();
+  if (precision == Precision::bf16) return body.template operator()<__nv_bfloat16>();
+  no_kernel("this kernel is for types of 16 bits");
 }
 
 /// Calls `body`, a template of the element type of `precision`.

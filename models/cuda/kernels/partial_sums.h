@@ -1,7 +1,7 @@
 // Adds what blocks have summed up apart, in a fixed order (device code).
 #pragma once
 
-#include "models/cuda/device/check.h"
+#include "models/cuda/device/call.h"
 #include "models/cuda/kernels/pack.h"
 
 namespace nearmetal::cuda {

@@ -1,7 +1,6 @@
 // From the row of an NHWC tensor to the image and the pixel in it (device code).
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "models/cuda/kernels/batch_norm.h"
@@ -12,7 +11,7 @@ namespace nearmetal::cuda {
 struct Divider {
   unsigned divisor = 1, multiplier = 0, shift = 0;
 
-  explicit Divider(int divided_by) : divisor(static_cast<unsigned>(std::max(divided_by, 1))) {
+  explicit Divider(int divided_by) : divisor(static_cast<unsigned>(max(divided_by, 1))) {
     unsigned bits = 0;
     while (uint64_t{1} << bits < divisor) ++bits;
     if (bits == 0) return;

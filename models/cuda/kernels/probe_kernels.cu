@@ -1,13 +1,13 @@
-#include "models/cuda/device/check.h"
+#include "models/cuda/device/call.h"
 #include "models/cuda/kernels/probe_kernels.h"
 
 namespace nearmetal::cuda {
 namespace {
 
-__global__ void nothing() {}
+__global__ void nothing_kernel() {}
 
 // The memory is never all ones, which the compiler does not know.
-__global__ void read(const uint4* __restrict__ memory, int64_t count, unsigned* all_ones) {
+__global__ void read_kernel(const uint4* __restrict__ memory, int64_t count, unsigned* all_ones) {
   const int64_t threads = int64_t{gridDim.x} * blockDim.x;
   unsigned both = ~0u;
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += threads) {
@@ -19,7 +19,7 @@ __global__ void read(const uint4* __restrict__ memory, int64_t count, unsigned* 
 
 constexpr int most_threads = 1024;  // of a block: half a multiprocessor, or all of a smaller one
 
-__global__ void __launch_bounds__(most_threads) hold(int64_t clocks) {
+__global__ void __launch_bounds__(most_threads) hold_kernel(int64_t clocks) {
   const int64_t begin = clock64();
   while (clock64() - begin < clocks) {
   }
@@ -28,17 +28,17 @@ __global__ void __launch_bounds__(most_threads) hold(int64_t clocks) {
 }  // namespace
 
 void launch_hold(int blocks, int64_t clocks, cudaStream_t stream) {
-  hold<<<blocks, most_threads, 0, stream>>>(clocks);
+  hold_kernel<<<blocks, most_threads, 0, stream>>>(clocks);
   NM_CHECK_LAUNCH();
 }
 
 void launch_nothing(cudaStream_t stream) {
-  nothing<<<1, 32, 0, stream>>>();
+  nothing_kernel<<<1, 32, 0, stream>>>();
   NM_CHECK_LAUNCH();
 }
 
 void launch_read(const void* memory, int64_t bytes, cudaStream_t stream) {
-  read<<<1024, 256, 0, stream>>>(static_cast<const uint4*>(memory), bytes / 16, nullptr);
+  read_kernel<<<1024, 256, 0, stream>>>(static_cast<const uint4*>(memory), bytes / 16, nullptr);
   NM_CHECK_LAUNCH();
 }
 

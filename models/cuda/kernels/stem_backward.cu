@@ -1,4 +1,4 @@
-#include "models/cuda/device/check.h"
+#include "models/cuda/device/call.h"
 #include "models/cuda/kernels/partial_sums.h"
 #include "models/cuda/kernels/pool_gradient.h"
 #include "models/cuda/kernels/stem.h"
@@ -201,13 +201,8 @@ int64_t stem_backward_scratch_bytes(int multiprocessors) {
 void launch_stem_backward(Precision precision, const StemBackwardOperands& operands,
                           const StemShape& shape, const PoolShape& pool, int multiprocessors,
                           cudaStream_t stream) {
-  if (precision == Precision::fp16) {
-    return launch<__half>(operands, shape, pool, multiprocessors, stream);
-  }
-  if (precision == Precision::bf16) {
-    return launch<__nv_bfloat16>(operands, shape, pool, multiprocessors, stream);
-  }
-  throw std::logic_error("the stem kernel is for 16-bit types");
+  with_16_bit_type(precision,
+                   [&]<class T>() { launch<T>(operands, shape, pool, multiprocessors, stream); });
 }
 
 }  // namespace nearmetal::cuda

@@ -1,6 +1,4 @@
-#include <algorithm>
-
-#include "models/cuda/device/check.h"
+#include "models/cuda/device/call.h"
 #include "models/cuda/kernels/pack.h"
 #include "models/cuda/kernels/stem.h"
 #include "models/cuda/kernels/stem_images.h"
@@ -249,7 +247,7 @@ void launch(const StemForwardOperands& operands, const StemShape& shape,
   const auto kernel = stem_forward_kernel<T>;
   NM_CALL(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
   const int64_t tiles = tile_count(shape);
-  const auto blocks = static_cast<unsigned>(std::min<int64_t>(tiles, scratch.multiprocessors));
+  const auto blocks = static_cast<unsigned>(min(tiles, int64_t{scratch.multiprocessors}));
   kernel<<<blocks, threads, shared_bytes, stream>>>(operands, shape, tiles, scratch);
   NM_CHECK_LAUNCH();
 }
@@ -259,9 +257,7 @@ void launch(const StemForwardOperands& operands, const StemShape& shape,
 void launch_stem_forward(Precision precision, const StemForwardOperands& operands,
                          const StemShape& shape, const ReductionScratch& scratch,
                          cudaStream_t stream) {
-  if (precision == Precision::fp16) return launch<__half>(operands, shape, scratch, stream);
-  if (precision == Precision::bf16) return launch<__nv_bfloat16>(operands, shape, scratch, stream);
-  throw std::logic_error("the stem kernel is for 16-bit types");
+  with_16_bit_type(precision, [&]<class T>() { launch<T>(operands, shape, scratch, stream); });
 }
 
 }  // namespace nearmetal::cuda

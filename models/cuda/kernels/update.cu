@@ -1,4 +1,4 @@
-#include "models/cuda/device/check.h"
+#include "models/cuda/device/call.h"
 #include "models/cuda/kernels/pack.h"
 #include "models/cuda/kernels/update.h"
 #include "models/training_options.h"

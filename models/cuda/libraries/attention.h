@@ -12,13 +12,11 @@
 #include <vector>
 
 #include "models/cuda/device/check.h"
-#include "models/cuda/kernels/attention/attention.h"
+#include "models/cuda/libraries/attention_operands.h"
 #include "models/cuda/libraries/plans.h"
 #include "models/training_options.h"
 
 namespace nearmetal::cuda {
-
-enum class AttentionOp { forward, backward };
 
 struct AttentionProblem {
   AttentionOp op = AttentionOp::forward;
@@ -33,18 +31,6 @@ struct AttentionProblem {
 /// cuDNN up to 9.15 errs backward behind the last of tokens that do not fill tiles of 128, unless
 /// the number of tokens of each sample masks them.
 constexpr bool masks_tokens(const AttentionExtent& extent) { return extent.tokens % 128 != 0; }
-
-/// Device addresses of one execution, of which forward takes those of AttentionForward alone, with
-/// log_sums, and backward those of AttentionBackward.
-struct AttentionOperands {
-  const void* packed = nullptr;
-  void* y = nullptr;
-  float* log_sums = nullptr;
-  const void* dy = nullptr;
-  float* dots = nullptr;
-  void* packed_gradient = nullptr;
-  const int32_t* token_counts = nullptr;  // [batch], where masks_tokens()
-};
 
 /// [batch] of a number each, for AttentionOperands.
 DeviceMemory make_token_counts(const AttentionExtent& extent);

@@ -1,7 +1,11 @@
 // Checks a convolution's result against exact sums at sampled positions.
 #pragma once
 
+#include <vector>
+
+#include "models/cuda/device/check.h"
 #include "models/cuda/libraries/convolution.h"
+#include "models/cuda/tuning/samples.h"
 
 namespace nearmetal::cuda {
 
@@ -17,6 +21,25 @@ struct CheckResult {
   /// Within what rounding to the problem's precision and its length of sum allow?
   bool passes(const ConvolutionProblem& problem) const;
 };
+
+/// The errors of samples, added one by one.
+class SampleErrors {
+ public:
+  void add(const Sample& sample);
+  CheckResult result(int64_t not_finite) const;
+
+ private:
+  double exact_squares_ = 0, error_squares_ = 0, largest_ = 0;
+  int64_t count_ = 0;
+};
+
+/// How many of `count` values are not finite, or, where `other` is not null, differ from its values
+/// in bits.
+int64_t count_faults(Precision precision, const void* values, const void* other, int64_t count,
+                     cudaStream_t stream);
+
+/// `count` samples that kernels have left on the device, once `stream` has run them.
+std::vector<Sample> read_samples(const DeviceMemory& samples, int64_t count, cudaStream_t stream);
 
 /// As many as take about as long for any problem.
 int samples_to_check(const ConvolutionProblem& problem);

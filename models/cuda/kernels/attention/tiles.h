@@ -2,7 +2,6 @@
 // memory, and products of a warp's 16 rows with those of a tile (device code).
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 
 #include "models/cuda/kernels/attention/attention.h"
@@ -38,16 +37,14 @@ struct AttentionGrid {
 /// Calls body.operator()<T, d>() for the type and the features of a head.
 template <class Body>
 void with_head(Precision precision, const AttentionExtent& extent, Body&& body) {
-  with_element_type(precision, [&]<class T>() {
-    if constexpr (sizeof(T) == 2) {
-      switch (extent.head_features) {
-        case 16:
-          return body.template operator()<T, 16>();
-        case 32:
-          return body.template operator()<T, 32>();
-        default:
-          return body.template operator()<T, 64>();
-      }
+  with_16_bit_type(precision, [&]<class T>() {
+    switch (extent.head_features) {
+      case 16:
+        return body.template operator()<T, 16>();
+      case 32:
+        return body.template operator()<T, 32>();
+      default:
+        return body.template operator()<T, 64>();
     }
   });
 }

@@ -1,7 +1,4 @@
-#include <algorithm>
-#include <stdexcept>
-
-#include "models/cuda/device/check.h"
+#include "models/cuda/device/call.h"
 #include "models/cuda/kernels/partial_sums.h"
 #include "models/cuda/kernels/pointwise/backward.h"
 #include "models/cuda/kernels/pointwise/backward_tiles.h"
@@ -15,7 +12,7 @@ namespace {
 
 #ifdef NM_HAS_WGMMA
 
-constexpr int wide_panels(int out, int in) { return std::max(out, in) / panel_columns; }
+constexpr int wide_panels(int out, int in) { return (out > in ? out : in) / panel_columns; }
 
 // The weight gradient, added up over this block's tiles: the side of 64 channels x the other.
 template <class T, int out, int in>
@@ -179,7 +176,7 @@ void launch(const PointwiseBackwardOperands& operands, const PointwiseShape& sha
   if constexpr (in > out) {
     launch<T, out, in, form, true>(operands, shape, multiprocessors, stream);
   } else {
-    throw std::logic_error("no fused backward kernel joins gradients of these channels");
+    no_kernel("no fused backward kernel joins gradients of these channels");
   }
 }
 
@@ -204,19 +201,15 @@ int64_t pointwise_backward_scratch_bytes(const PointwiseShape& shape, int multip
 void launch_pointwise_backward(Precision precision, const PointwiseBackwardOperands& operands,
                                const PointwiseShape& shape, int multiprocessors,
                                cudaStream_t stream) {
-  const auto for_type = [&]<class T>() {
-    return with_channels(shape, [&]<int out, int in>() {
+  with_16_bit_type(precision, [&]<class T>() {
+    const bool launched = with_channels(shape, [&]<int out, int in>() {
       const auto of_form = operands.y == nullptr ? launch<T, out, in, Form::none>
                            : operands.relu       ? launch<T, out, in, Form::norm_relu>
                                                  : launch<T, out, in, Form::norm>;
       of_form(operands, shape, multiprocessors, stream);
     });
-  };
-  const bool launched = precision == Precision::fp16 ? for_type.template operator()<__half>()
-                        : precision == Precision::bf16
-                            ? for_type.template operator()<__nv_bfloat16>()
-                            : false;
-  if (!launched) throw std::logic_error("no fused backward kernel for these channels");
+    if (!launched) no_kernel("no fused backward kernel for these channels");
+  });
 }
 
 }  // namespace nearmetal::cuda

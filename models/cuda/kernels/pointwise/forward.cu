@@ -1,6 +1,4 @@
-#include <algorithm>
-
-#include "models/cuda/device/check.h"
+#include "models/cuda/device/call.h"
 #include "models/cuda/kernels/channel_reduction.h"
 #include "models/cuda/kernels/pointwise/forward.h"
 #include "models/cuda/kernels/pointwise/moments_inputs.h"
@@ -189,8 +187,8 @@ void launch_pointwise_forward(Precision precision, const PointwiseForwardOperand
     constexpr int slices = moments_widening * channels / forward_slice(channels);
     constexpr int tile_rows = ProductTiling<channels, forward_slice(channels)>::rows;
     const int64_t tiles = (rows + tile_rows - 1) / tile_rows;
-    const int64_t at_once = std::max(1, multiprocessors * product_blocks_at_once / slices);
-    const dim3 grid(static_cast<unsigned>(std::min(tiles, at_once)), slices);
+    const int64_t at_once = max(1, multiprocessors * product_blocks_at_once / slices);
+    const dim3 grid(static_cast<unsigned>(min(tiles, at_once)), slices);
     kernel<<<grid, product_threads, bytes, stream>>>(
         operands, normalised ? *operands.residual_norm : NormInput{}, rows, Count(rows));
   };

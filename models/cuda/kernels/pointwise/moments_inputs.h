@@ -11,11 +11,9 @@ inline constexpr int moments_widening = 4;  // outputs for an input
 /// Calls body.operator()<T, inputs>() for a type of 16 bits.
 template <class Body>
 void with_inputs(Precision precision, int inputs, Body&& body) {
-  with_element_type(precision, [&]<class T>() {
-    if constexpr (sizeof(T) == 2) {
-      if (inputs == 64) return body.template operator()<T, 64>();
-      body.template operator()<T, 128>();
-    }
+  with_16_bit_type(precision, [&]<class T>() {
+    if (inputs == 64) return body.template operator()<T, 64>();
+    body.template operator()<T, 128>();
   });
 }
 

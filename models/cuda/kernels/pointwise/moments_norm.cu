@@ -1,4 +1,4 @@
-#include "models/cuda/device/check.h"
+#include "models/cuda/device/call.h"
 #include "models/cuda/kernels/channel_reduction.h"
 #include "models/cuda/kernels/pointwise/moments_inputs.h"
 #include "models/cuda/kernels/pointwise/second_moments.h"

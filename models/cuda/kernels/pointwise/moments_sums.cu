@@ -1,6 +1,4 @@
-#include <algorithm>
-
-#include "models/cuda/device/check.h"
+#include "models/cuda/device/call.h"
 #include "models/cuda/kernels/channel_reduction.h"
 #include "models/cuda/kernels/partial_sums.h"
 #include "models/cuda/kernels/pointwise/moments_inputs.h"
@@ -226,7 +224,7 @@ void launch_moments_sums(Precision precision, const MomentsSumsOperands& operand
                   most_blocks_per_multiprocessor * most_sums * slice_channels);
     const int64_t tiles = (rows + Tiles::rows - 1) / Tiles::rows;
     const int64_t at_once = int64_t{product_blocks_at_once} * scratch.multiprocessors;
-    const auto blocks = static_cast<int>(std::min(tiles, at_once));
+    const auto blocks = static_cast<int>(min(tiles, at_once));
     kernel<<<blocks, product_threads, bytes, stream>>>(operands, rows, scratch.partial_sums);
     finish_sums_kernel<<<channels / finish_channels, partial_sums_threads, 0, stream>>>(
         scratch.partial_sums, blocks, 2 * channels, operands.state, Count(rows));

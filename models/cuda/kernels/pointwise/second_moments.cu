@@ -1,6 +1,4 @@
-#include <algorithm>
-
-#include "models/cuda/device/check.h"
+#include "models/cuda/device/call.h"
 #include "models/cuda/kernels/channel_reduction.h"
 #include "models/cuda/kernels/pointwise/moments_inputs.h"
 #include "models/cuda/kernels/pointwise/moments_pieces.h"
@@ -15,7 +13,7 @@ namespace {
 template <int inputs>
 int moments_chunks(int64_t rows, int multiprocessors) {
   constexpr int at_once = MomentsTeam<inputs>::count * MomentsTeam<inputs>::rows;
-  return static_cast<int>(std::min<int64_t>((rows + at_once - 1) / at_once, multiprocessors));
+  return static_cast<int>(min((rows + at_once - 1) / at_once, int64_t{multiprocessors}));
 }
 
 template <int inputs>

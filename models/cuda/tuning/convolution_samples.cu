@@ -1,21 +1,12 @@
-#include <algorithm>
-#include <cmath>
-#include <vector>
-
-#include "models/cuda/device/check.h"
+#include "models/cuda/device/call.h"
 #include "models/cuda/kernels/pack.h"
-#include "models/cuda/tuning/convolution_check.h"
+#include "models/cuda/tuning/samples.h"
 #include "models/synthetic.h"
 
 namespace nearmetal::cuda {
 namespace {
 
 constexpr int check_threads = 128;
-
-struct Sample {
-  double exact;
-  double found;
-};
 
 __device__ double block_sum(double value) {
   __shared__ double shared[check_threads];
@@ -122,79 +113,24 @@ __global__ void sample_kernel(ConvolutionOp op, ConvolutionShape shape, Tensors<
   if (threadIdx.x == 0) samples[blockIdx.x] = {sum, to_float(result[output])};
 }
 
-template <class T>
-__global__ void count_not_finite_kernel(const T* values, int64_t count, unsigned long long* total) {
-  unsigned long long mine = 0;
-  for (int64_t i = int64_t{blockIdx.x} * check_threads + threadIdx.x; i < count;
-       i += int64_t{gridDim.x} * check_threads) {
-    mine += isfinite(to_float(values[i])) ? 0 : 1;
-  }
-  if (mine != 0) atomicAdd(total, mine);
-}
-
 }  // namespace
 
-bool CheckResult::passes(const ConvolutionProblem& problem) const {
-  // Rounding of the result, of the operands where the precision rounds them, and of an fp32 sum,
-  // whose error grows as the square root of its length; tensor cores keep a few bits less.
-  const double rounding = problem.precision == Precision::fp16   ? 0x1p-11
-                          : problem.precision == Precision::bf16 ? 0x1p-8
-                          : problem.precision == Precision::tf32 ? 0x1p-10
-                                                                 : 0x1p-23;
-  const double allowed = rounding + 16 * std::sqrt(static_cast<double>(problem.terms())) * 0x1p-24;
-  return within(allowed);
-}
-
-int samples_to_check(const ConvolutionProblem& problem) {
-  const int64_t terms = problem.op == ConvolutionOp::backward_weights
-                            ? problem.terms()
-                            : problem.shape.weight_elements();
-  return static_cast<int>(std::clamp(1e9 / static_cast<double>(terms), 256.0, 2048.0));
-}
-
-CheckResult check_convolution(const ConvolutionProblem& problem,
-                              const ConvolutionOperands& operands, int samples,
-                              cudaStream_t stream) {
-  const int64_t outputs = problem.result_elements();
-  const DeviceMemory device_samples = allocate_device(samples * sizeof(Sample));
-  const DeviceMemory device_count = allocate_device(sizeof(unsigned long long));
-  NM_CALL(cudaMemsetAsync(device_count.get(), 0, sizeof(unsigned long long), stream));
-  with_element_type(problem.precision, [&]<class T>() {
+void launch_convolution_samples(Precision precision, ConvolutionOp op,
+                                const ConvolutionShape& shape, const ConvolutionOperands& operands,
+                                const ConvolutionSamples& which, Sample* samples,
+                                cudaStream_t stream) {
+  with_element_type(precision, [&]<class T>() {
     const Tensors<T> tensors{
         static_cast<const T*>(operands.x), static_cast<const T*>(operands.weights),
         static_cast<const T*>(operands.y), static_cast<const T*>(operands.bias),
         static_cast<const T*>(operands.residual)};
-    const T* result = problem.op == ConvolutionOp::backward_data      ? tensors.x
-                      : problem.op == ConvolutionOp::backward_weights ? tensors.weights
-                                                                      : tensors.y;
-    sample_kernel<<<samples, check_threads, 0, stream>>>(
-        problem.op, problem.shape, tensors, result, outputs, problem.terms(),
-        static_cast<Sample*>(device_samples.get()));
-    NM_CHECK_LAUNCH();
-    count_not_finite_kernel<<<1024, check_threads, 0, stream>>>(
-        result, outputs, static_cast<unsigned long long*>(device_count.get()));
-    NM_CHECK_LAUNCH();
+    const T* result = op == ConvolutionOp::backward_data      ? tensors.x
+                      : op == ConvolutionOp::backward_weights ? tensors.weights
+                                                              : tensors.y;
+    sample_kernel<<<which.samples, check_threads, 0, stream>>>(op, shape, tensors, result,
+                                                               which.outputs, which.terms, samples);
   });
-  std::vector<Sample> found(samples);
-  unsigned long long not_finite = 0;
-  NM_CALL(cudaMemcpyAsync(found.data(), device_samples.get(), samples * sizeof(Sample),
-                          cudaMemcpyDeviceToHost, stream));
-  NM_CALL(cudaMemcpyAsync(&not_finite, device_count.get(), sizeof(not_finite),
-                          cudaMemcpyDeviceToHost, stream));
-  NM_CALL(cudaStreamSynchronize(stream));
-
-  double exact_squares = 0, error_squares = 0, largest = 0;
-  for (const Sample& sample : found) {
-    const double error = sample.found - sample.exact;
-    exact_squares += sample.exact * sample.exact;
-    error_squares += error * error;
-    largest = std::max(largest, std::abs(error));
-  }
-  CheckResult result;
-  result.relative_error = std::sqrt(error_squares / exact_squares);
-  result.largest_error = largest / std::sqrt(exact_squares / samples);
-  result.not_finite = static_cast<int64_t>(not_finite);
-  return result;
+  NM_CHECK_LAUNCH();
 }
 
 }  // namespace nearmetal::cuda

@@ -1,0 +1,55 @@
+// The plain types of a convolution, which kernels that check it take, too.
+#pragma once
+
+#include <cstdint>
+
+namespace nearmetal::cuda {
+
+enum class ConvolutionOp {
+  forward,
+  forward_statistics,  // forward, and sum and sum of squares of the output per channel
+  forward_bias,        // forward, plus a bias per channel
+  forward_activation,  // forward, plus a bias per channel, and ReLU
+  forward_residual,    // forward, plus a bias per channel and a residual, and ReLU
+  backward_data,
+  backward_weights,
+};
+
+constexpr bool adds_bias(ConvolutionOp op) {
+  return op == ConvolutionOp::forward_bias || op == ConvolutionOp::forward_activation ||
+         op == ConvolutionOp::forward_residual;
+}
+
+/// Images x [batch, input_height, input_width, input_channels], weights [output_channels, kernel,
+/// kernel, input_channels], results y [batch, output_height, output_width, output_channels].
+struct ConvolutionShape {
+  int64_t batch = 1;
+  int64_t input_channels = 1, input_height = 1, input_width = 1;
+  int64_t output_channels = 1, output_height = 1, output_width = 1;
+  int64_t kernel = 1;
+  int64_t stride = 1;
+  int64_t padding_before = 0, padding_after = 0;
+
+  int64_t input_elements() const { return batch * input_height * input_width * input_channels; }
+  int64_t output_elements() const { return batch * output_height * output_width * output_channels; }
+  int64_t weight_elements() const { return output_channels * kernel * kernel * input_channels; }
+  double flops() const {
+    return 2.0 * static_cast<double>(output_elements()) *
+           static_cast<double>(kernel * kernel * input_channels);
+  }
+};
+
+/// Device addresses of one execution; `sum` and `square_sum` (fp32) for forward_statistics only,
+/// `bias` (of the type of x) where adds_bias(), one value per output channel; `residual`, shaped as
+/// y, for forward_residual only.
+struct ConvolutionOperands {
+  void* x = nullptr;
+  void* weights = nullptr;
+  void* y = nullptr;
+  void* sum = nullptr;
+  void* square_sum = nullptr;
+  const void* bias = nullptr;
+  const void* residual = nullptr;
+};
+
+}  // namespace nearmetal::cuda

@@ -1,0 +1,78 @@
+#include "models/cuda/tuning/convolution_check.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace nearmetal::cuda {
+
+bool CheckResult::passes(const ConvolutionProblem& problem) const {
+  // Rounding of the result, of the operands where the precision rounds them, and of an fp32 sum,
+  // whose error grows as the square root of its length; tensor cores keep a few bits less.
+  const double rounding = problem.precision == Precision::fp16   ? 0x1p-11
+                          : problem.precision == Precision::bf16 ? 0x1p-8
+                          : problem.precision == Precision::tf32 ? 0x1p-10
+                                                                 : 0x1p-23;
+  const double allowed = rounding + 16 * std::sqrt(static_cast<double>(problem.terms())) * 0x1p-24;
+  return within(allowed);
+}
+
+int samples_to_check(const ConvolutionProblem& problem) {
+  const int64_t terms = problem.op == ConvolutionOp::backward_weights
+                            ? problem.terms()
+                            : problem.shape.weight_elements();
+  return static_cast<int>(std::clamp(1e9 / static_cast<double>(terms), 256.0, 2048.0));
+}
+
+void SampleErrors::add(const Sample& sample) {
+  const double error = sample.found - sample.exact;
+  exact_squares_ += sample.exact * sample.exact;
+  error_squares_ += error * error;
+  largest_ = std::max(largest_, std::abs(error));
+  ++count_;
+}
+
+CheckResult SampleErrors::result(int64_t not_finite) const {
+  CheckResult result;
+  result.relative_error = std::sqrt(error_squares_ / exact_squares_);
+  result.largest_error = largest_ / std::sqrt(exact_squares_ / static_cast<double>(count_));
+  result.not_finite = not_finite;
+  return result;
+}
+
+int64_t count_faults(Precision precision, const void* values, const void* other, int64_t count,
+                     cudaStream_t stream) {
+  unsigned long long total = 0;
+  const DeviceMemory on_device = allocate_device(sizeof(total));
+  NM_CALL(cudaMemsetAsync(on_device.get(), 0, sizeof(total), stream));
+  launch_count_faults(precision, values, other, count,
+                      static_cast<unsigned long long*>(on_device.get()), stream);
+  NM_CALL(cudaMemcpyAsync(&total, on_device.get(), sizeof(total), cudaMemcpyDeviceToHost, stream));
+  NM_CALL(cudaStreamSynchronize(stream));
+  return static_cast<int64_t>(total);
+}
+
+std::vector<Sample> read_samples(const DeviceMemory& samples, int64_t count, cudaStream_t stream) {
+  std::vector<Sample> read(count);
+  NM_CALL(cudaMemcpyAsync(read.data(), samples.get(), count * sizeof(Sample),
+                          cudaMemcpyDeviceToHost, stream));
+  NM_CALL(cudaStreamSynchronize(stream));
+  return read;
+}
+
+CheckResult check_convolution(const ConvolutionProblem& problem,
+                              const ConvolutionOperands& operands, int samples,
+                              cudaStream_t stream) {
+  const int64_t outputs = problem.result_elements();
+  const void* result = problem.op == ConvolutionOp::backward_data      ? operands.x
+                       : problem.op == ConvolutionOp::backward_weights ? operands.weights
+                                                                       : operands.y;
+  const DeviceMemory on_device = allocate_device(samples * static_cast<int64_t>(sizeof(Sample)));
+  launch_convolution_samples(problem.precision, problem.op, problem.shape, operands,
+                             {samples, outputs, problem.terms()},
+                             static_cast<Sample*>(on_device.get()), stream);
+  SampleErrors errors;
+  for (const Sample& sample : read_samples(on_device, samples, stream)) errors.add(sample);
+  return errors.result(count_faults(problem.precision, result, nullptr, outputs, stream));
+}
+
+}  // namespace nearmetal::cuda
