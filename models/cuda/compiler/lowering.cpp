@@ -195,7 +195,7 @@ bool Lowering::leaves_even_pixels(int conv) const {
   const std::vector<int>& consumers = graph_.consumers(input);
   return !by_cudnn() && node.window == Window{1, 2, 0} && graph_.is(input, OpKind::relu) &&
          consumers.size() == 2 && consumers.back() == conv && patterns_.norm(input) != nullptr &&
-         patterns_.norm(input)->adds();
+         patterns_.norm(input)->residual >= 0;
 }
 
 ImageSize Lowering::image_size(int node) const {

@@ -137,7 +137,8 @@ std::function<NormInput()> Lowering::norm_input(int conv, int norm) const {
 
 int Lowering::mean_behind(const NormPattern& pattern) const {
   const int consumer = graph_.sole_consumer(pattern.output);
-  return pattern.adds() && graph_.is(consumer, OpKind::global_average_pool) ? consumer : -1;
+  const bool is_mean = graph_.is(consumer, OpKind::global_average_pool);
+  return pattern.residual >= 0 && is_mean ? consumer : -1;
 }
 
 void Lowering::forward_norm(const NormPattern& pattern) {

@@ -84,7 +84,7 @@ void launch_batch_statistics(Precision precision, const void* x, Extent extent,
 /// y = relu?(norm(x) + residual), where the residual is absent, a tensor, or the normalisation of
 /// another tensor. `mask`, if given, gets one byte per pack of 16 bytes, one bit per element: y >
 /// 0. With `mean_of_pixels`, those of an image, y [images, channels] is the mean over them; this
-/// takes a residual and a ReLU.
+/// takes a residual that is a tensor, and a ReLU.
 struct NormaliseOperands {
   const void* x = nullptr;
   NormInput norm;
@@ -106,7 +106,7 @@ enum class Incoming {
   // pixels of even rows and columns and is 0 at all others: that of a 1x1 convolution of stride 2.
   two_second_at_even_pixels,
   // dy [images, channels], by the mean over all pixels of the output. Sums alone take this form and
-  // the one before, as they leave dz.
+  // the one before, as they leave dz, and not where the residual was normalised.
   of_mean,
 };
 

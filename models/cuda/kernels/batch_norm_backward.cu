@@ -1,6 +1,4 @@
-#include <stdexcept>
-
-#include "models/cuda/device/check.h"
+#include "models/cuda/device/call.h"
 #include "models/cuda/kernels/batch_norm.h"
 #include "models/cuda/kernels/channel_reduction.h"
 #include "models/cuda/kernels/norm_gradient.h"
@@ -165,17 +163,50 @@ void launch_sums(const NormBackwardOperands& operands, Extent extent,
 }
 
 // Behind an addition, whose ReLU has left its mask.
-template <class T, Incoming incoming>
+template <class T, Incoming incoming, bool centred>
 void launch_residual_sums(const NormBackwardOperands& operands, Extent extent,
                           const ReductionScratch& scratch, cudaStream_t stream) {
-  const auto of = [&]<bool centred>() {
-    return operands.residual_x == nullptr
-               ? launch_sums<T, ReluMask::stored, incoming, Residual::tensor, centred>
-               : launch_sums<T, ReluMask::stored, incoming, Residual::normalised, centred>;
-  };
-  const auto launch =
-      operands.x == nullptr ? of.template operator()<false>() : of.template operator()<true>();
+  constexpr bool may_be_normalised = incoming == Incoming::one || incoming == Incoming::two;
+  if constexpr (may_be_normalised) {
+    if (operands.residual_x != nullptr) {
+      return launch_sums<T, ReluMask::stored, incoming, Residual::normalised, centred>(
+          operands, extent, scratch, stream);
+    }
+  }
+  launch_sums<T, ReluMask::stored, incoming, Residual::tensor, centred>(operands, extent, scratch,
+                                                                        stream);
+}
+
+template <class T, bool centred>
+void launch_residual_sums(const NormBackwardOperands& operands, Extent extent,
+                          const ReductionScratch& scratch, cudaStream_t stream) {
+  const auto launch = [&] {
+    switch (operands.incoming) {
+      case Incoming::one:
+        return launch_residual_sums<T, Incoming::one, centred>;
+      case Incoming::two:
+        return launch_residual_sums<T, Incoming::two, centred>;
+      case Incoming::two_second_at_even_pixels:
+        return launch_residual_sums<T, Incoming::two_second_at_even_pixels, centred>;
+      case Incoming::of_mean:
+        if constexpr (centred) return launch_residual_sums<T, Incoming::of_mean, centred>;
+    }
+    no_kernel("sums of dz alone where its consumer is a mean");
+  }();
   launch(operands, extent, scratch, stream);
+}
+
+// By second moments x is not read.
+template <class T>
+void launch_residual_sums(const NormBackwardOperands& operands, Extent extent,
+                          const ReductionScratch& scratch, cudaStream_t stream) {
+  if (operands.x != nullptr)
+    return launch_residual_sums<T, true>(operands, extent, scratch, stream);
+  if constexpr (sizeof(T) == 2) {
+    launch_residual_sums<T, false>(operands, extent, scratch, stream);
+  } else {
+    no_kernel("second moments are for types of 16 bits");
+  }
 }
 
 template <class T, Incoming incoming>
@@ -196,23 +227,10 @@ void launch_plain_sums(const NormBackwardOperands& operands, Extent extent,
 void launch_norm_backward_sums(Precision precision, const NormBackwardOperands& operands,
                                Extent extent, const ReductionScratch& scratch,
                                cudaStream_t stream) {
-  const bool residual = operands.mask != nullptr;
   with_element_type(precision, [&]<class T>() {
-    const auto launch = [&] {
-      switch (operands.incoming) {
-        case Incoming::one:
-          return residual ? launch_residual_sums<T, Incoming::one>
-                          : launch_plain_sums<T, Incoming::one>;
-        case Incoming::two:
-          return residual ? launch_residual_sums<T, Incoming::two>
-                          : launch_plain_sums<T, Incoming::two>;
-        case Incoming::two_second_at_even_pixels:
-          return launch_residual_sums<T, Incoming::two_second_at_even_pixels>;
-        case Incoming::of_mean:
-          return launch_residual_sums<T, Incoming::of_mean>;
-      }
-      throw std::logic_error("unnamed Incoming");
-    }();
+    const auto launch = operands.mask != nullptr             ? launch_residual_sums<T>
+                        : operands.incoming == Incoming::two ? launch_plain_sums<T, Incoming::two>
+                                                             : launch_plain_sums<T, Incoming::one>;
     launch(operands, extent, scratch, stream);
   });
   NM_CHECK_LAUNCH();

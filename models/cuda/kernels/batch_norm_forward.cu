@@ -1,4 +1,4 @@
-#include "models/cuda/device/check.h"
+#include "models/cuda/device/call.h"
 #include "models/cuda/kernels/batch_norm.h"
 #include "models/cuda/kernels/channel_reduction.h"
 
@@ -94,10 +94,10 @@ __global__ void __launch_bounds__(sweep_threads)
 
 // The same, of which only the mean over the pixels of each image is kept. A block takes an image's
 // slice of channels.
-template <class T, Residual residual>
+template <class T>
 __global__ void __launch_bounds__(sweep_threads)
-    normalise_mean_kernel(const T* x, NormInput norm, const T* other, NormInput other_norm,
-                          uint8_t* mask, T* y, int channels, int pixels, Count count, int lanes) {
+    normalise_mean_kernel(const T* x, NormInput norm, const T* other, uint8_t* mask, T* y,
+                          int channels, int pixels, Count count, int lanes) {
   constexpr int width = pack_width<T>;
   const int rows_at_once = sweep_threads / lanes;
   const int row = static_cast<int>(threadIdx.x) / lanes;
@@ -108,9 +108,6 @@ __global__ void __launch_bounds__(sweep_threads)
   if (active) {
     const bool store = image == 0 && row == 0;
     const NormCoefficients<T> coefficients(norm, count, channel, store);
-    const NormCoefficients<T> other_coefficients(
-        residual == Residual::normalised ? other_norm : norm, count, channel,
-        residual == Residual::normalised && store);
     for (int first = row; first < pixels; first += rows_at_once * normalise_unroll) {
       Pack<T> packs[normalise_unroll], others[normalise_unroll];
 #pragma unroll
@@ -129,10 +126,7 @@ __global__ void __launch_bounds__(sweep_threads)
         const Channels<T> values = to_floats(packs[u]), added_values = to_floats(others[u]);
 #pragma unroll
         for (int i = 0; i < width; ++i) {
-          const float added = added_values.values[i];
-          const float value =
-              coefficients.apply(i, values.values[i]) +
-              (residual == Residual::tensor ? added : other_coefficients.apply(i, added));
+          const float value = coefficients.apply(i, values.values[i]) + added_values.values[i];
           bits |= value > 0 ? 1u << i : 0u;
           sums.values[i] += value < 0 ? 0.0f : value;  // a NaN stays
         }
@@ -156,18 +150,14 @@ __global__ void __launch_bounds__(sweep_threads)
 }
 
 template <class T>
-void launch_normalise_mean(const NormaliseOperands& operands, const NormInput& other, Extent extent,
-                           cudaStream_t stream) {
+void launch_normalise_mean(const NormaliseOperands& operands, Extent extent, cudaStream_t stream) {
   const int packs = extent.channels / pack_width<T>;
-  const int lanes = std::min(packs, 32);
+  const int lanes = min(packs, 32);
   const dim3 grid(static_cast<unsigned>(extent.rows / operands.mean_of_pixels),
                   (packs + lanes - 1) / lanes);
-  const auto kernel = operands.residual_norm == nullptr
-                          ? normalise_mean_kernel<T, Residual::tensor>
-                          : normalise_mean_kernel<T, Residual::normalised>;
-  kernel<<<grid, sweep_threads, 0, stream>>>(
+  normalise_mean_kernel<<<grid, sweep_threads, 0, stream>>>(
       static_cast<const T*>(operands.x), operands.norm, static_cast<const T*>(operands.residual),
-      other, operands.mask, static_cast<T*>(operands.y), extent.channels, operands.mean_of_pixels,
+      operands.mask, static_cast<T*>(operands.y), extent.channels, operands.mean_of_pixels,
       Count(extent.rows), lanes);
 }
 
@@ -175,7 +165,7 @@ void launch_normalise_mean(const NormaliseOperands& operands, const NormInput& o
 
 int64_t ReductionScratch::partial_sums_bytes(int multiprocessors) {
   // Slices times chunks is at most the number of blocks, but for one chunk each of many slices.
-  const int64_t blocks = std::max(multiprocessors * most_blocks_per_multiprocessor, most_slices);
+  const int64_t blocks = max(multiprocessors * most_blocks_per_multiprocessor, most_slices);
   return blocks * most_sums * slice_channels * static_cast<int64_t>(sizeof(float));
 }
 
@@ -197,11 +187,9 @@ void launch_normalise(Precision precision, const NormaliseOperands& operands, Ex
                       int multiprocessors, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
     const SweepShape shape(extent, pack_width<T>, normalise_unroll, multiprocessors);
+    if (operands.mean_of_pixels > 0) return launch_normalise_mean<T>(operands, extent, stream);
     const NormInput other =
         operands.residual_norm != nullptr ? *operands.residual_norm : NormInput{};
-    if (operands.mean_of_pixels > 0) {
-      return launch_normalise_mean<T>(operands, other, extent, stream);
-    }
     const auto launch = [&](auto kernel) {
       kernel<<<shape.grid(), sweep_threads, 0, stream>>>(
           static_cast<const T*>(operands.x), operands.norm,
