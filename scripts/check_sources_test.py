@@ -60,7 +60,7 @@ class CheckSources(unittest.TestCase):
             ("comm/a.cpp", "comm/layout/layout.h"),
             ("comm/layout/a.cpp", "comm/world.h"),
             ("reports/document/a.cpp", "reports/json/json.cpp"),
-            ("models/cuda/kernels/a.cu", "models/cuda/libraries/conv.h"),
+            ("models/cuda/kernels/a.cpp", "models/cuda/libraries/conv.h"),
         ]:
             with self.subTest(name=name, header=header):
                 self.assert_breach(name, f'\n#include "{header}"\n', f"{name}:2")
@@ -87,7 +87,8 @@ class CheckSources(unittest.TestCase):
                                                      "and [b](../models/graph.h)\n"}), [])
 
     def test_angle_brackets_and_spaces_hide_nothing(self):
-        self.assert_breach("models/a.cu", " #  include <reports/document/types.h>\n", "models/a.cu:1")
+        self.assert_breach("models/a.cpp", " #  include <reports/document/types.h>\n",
+                           "models/a.cpp:1")
 
     def test_paths_start_at_the_root(self):
         self.assert_breach("models/a.cpp", '#include "graph.h"\n', "models/a.cpp:1")
@@ -98,12 +99,24 @@ class CheckSources(unittest.TestCase):
             ("bench/run/a.cpp", "dnnl.hpp"),
             ("bench/run/a.cpp", "cuda_runtime.h"),
             ("bench/run/a.cpp", "cublasLt.h"),
-            ("models/cuda/a.cu", "nccl.h"),
+            ("models/cuda/a.cpp", "nccl.h"),
             ("models/cpu/a.cpp", "cudnn.h"),
             ("models/a.cpp", "gtest/gtest.h"),
         ]:
             with self.subTest(name=name, header=header):
                 self.assert_breach(name, f"#include <{header}>\n", f"{name}:1")
+
+    def test_kernels_read_lean_headers_alone(self):
+        lean = {"models/cuda/kernels/a.h": "#include <cstdint>\n",
+                "models/cuda/kernels/a.cu": '#include <cmath>\n#include "models/cuda/kernels/a.h"\n'}
+        self.assertEqual(self.breaches(lean), [])
+        self.assert_breach("models/cuda/kernels/b.cu", "#include <string>\n",
+                           "models/cuda/kernels/b.cu:1")
+        through = {**lean, "models/cuda/kernels/b.h": '#include "models/graph.h"\n',
+                   "models/cuda/kernels/b.cu": '#include "models/cuda/kernels/b.h"\n'}
+        breaches = self.breaches(through)
+        self.assertEqual(len(breaches), 1, breaches)
+        self.assertTrue(breaches[0].startswith("models/graph.h:2: vector"), breaches)
 
     def test_command_line_library_stays_in_one_file(self):
         self.assert_breach("bench/run/a.cpp", "#include <CLI/CLI.hpp>\n", "bench/run/a.cpp:1")

@@ -114,9 +114,7 @@ class Lowering {
   void forward(int i);
   void forward_convolution(int i);
   void forward_stem(int i);
-  // The average pooling that the sweep at the end of the last block does, too; -1: none. There is
-  // no such sweep, and none for leaves_even_pixels(), where the residual is normalised, too: none
-  // of our networks has it there.
+  // The average pooling that the sweep at the end of the last block does, too; -1: none.
   int mean_behind(const NormPattern& pattern) const;
   void forward_norm(const NormPattern& pattern);
 
