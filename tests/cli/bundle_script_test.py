@@ -34,17 +34,13 @@ class BundleScript(cli.CliTest):
         for name in ("bundle.sh", "common.sh"):
             os.makedirs(self.path("scripts"), exist_ok=True)
             shutil.copy(SCRIPTS / name, self.path("scripts"))
-        self.program("scripts/setup.sh", "#!/bin/sh\necho cpu-only\n")
+        self.write_program("scripts/setup.sh", "#!/bin/sh\necho cpu-only\n")
         self.write(".gitignore", "build*\nbin\ncalls\n")
         self.git("init", "--quiet")
         self.git("add", ".")
         self.git("commit", "--quiet", "-m", "first")
-        self.program("bin/cmake", CMAKE)
-        self.program("bin/cpack", CPACK)
-
-    def program(self, name, text):
-        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
-        os.chmod(self.write(name, text), 0o755)
+        self.write_program("bin/cmake", CMAKE)
+        self.write_program("bin/cpack", CPACK)
 
     def git(self, *arguments):
         identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
@@ -53,7 +49,7 @@ class BundleScript(cli.CliTest):
 
     def made(self, flags=""):
         commit = self.git("rev-parse", "HEAD")
-        self.program("build/nearmetal", f"#!/bin/sh\necho nearmetal 1\necho commit {commit}\n")
+        self.write_program("build/nearmetal", f"#!/bin/sh\necho nearmetal 1\necho commit {commit}\n")
         self.write("build/CMakeCache.txt", "CMAKE_BUILD_TYPE:UNINITIALIZED=Release\n"
                    f"CMAKE_CXX_FLAGS:STRING={flags}\nNEARMETAL_CPU:BOOL=ON\n"
                    "NEARMETAL_TESTS:BOOL=ON\n")

@@ -92,6 +92,10 @@ class CliTest(unittest.TestCase):
             file.write(content)
         return self.path(name)
 
+    def write_program(self, name, text):
+        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
+        os.chmod(self.write(name, text), 0o755)
+
     def start(self, *arguments, **options):
         options = {"cwd": self.folder, "env": clean_environment(), "stdin": subprocess.DEVNULL,
                    "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
