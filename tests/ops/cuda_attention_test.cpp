@@ -148,9 +148,9 @@ INSTANTIATE_TEST_SUITE_P(
     Of, CudaAttentionTest,
     ::testing::Values(AttentionCase{"bf16", Precision::bf16, 256, 2, 64, 2},
                       AttentionCase{"bf16_masked", Precision::bf16, 197, 2, 64, 2},
-                      AttentionCase{"fp16_masked", Precision::fp16, 33, 3, 32, 5},
-                      AttentionCase{"fp16_short", Precision::fp16, 8, 1, 16, 3},
-                      AttentionCase{"bf16_odd_heads", Precision::bf16, 130, 5, 16, 2}),
+                      AttentionCase{"fp16_masked", Precision::fp16, 33, 3, 64, 5},
+                      AttentionCase{"fp16_short", Precision::fp16, 8, 1, 64, 3},
+                      AttentionCase{"bf16_odd_heads", Precision::bf16, 130, 5, 64, 2}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

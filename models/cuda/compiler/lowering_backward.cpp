@@ -207,9 +207,11 @@ void Lowering::backward_convolution(int i) {
 }
 
 bool Lowering::fuses_backward(const NormPattern& pattern) const {
-  // The kernel recomputes the mask of a ReLU from one gradient alone.
+  // The kernel recomputes the mask of a ReLU from one gradient alone, where channels do not grow.
   const bool one_gradient = gradients_[pattern.output].size() == 1;
-  return fuses_backward(pattern.conv) && (pattern.adds() || one_gradient) &&
+  const bool widens =
+      pointwise_shape(pattern.conv).output_channels > pointwise_shape(pattern.conv).input_channels;
+  return fuses_backward(pattern.conv) && (pattern.adds() || (one_gradient && !widens)) &&
          (pattern.residual_norm < 0 || fuses_backward(pattern.residual_conv));
 }
 

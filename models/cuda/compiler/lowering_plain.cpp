@@ -70,18 +70,17 @@ void Lowering::backward_activation(const ActivationPattern& pattern) {
   const int output = pattern.output();
   if (summed_biases_.contains(output)) return;
   const bool masks = pattern.relu >= 0;
-  const auto [dy, dy_second] = gradients_of(output, masks ? 2 : 1);
+  const Tensor* dy = gradient_of(output);
   const Tensor* y = masks ? value(output) : nullptr;
   Tensor* dx = masks ? tensor(value_bytes(output)) : nullptr;
   if (masks) gradients_[pattern.input].push_back(dx);
   const int64_t bias =
       pattern.bias ? layout_.slices[graph_.node(pattern.input).parameters[1]].offset : -1;
-  emit(name_of(graph_, pattern), Phase::backward, "own sweep", {dy, dy_second, y, dx},
-       [=, dy = dy, dy_second = dy_second, precision = options_.precision, extent = extent(output),
+  emit(name_of(graph_, pattern), Phase::backward, "own sweep", {dy, y, dx},
+       [=, precision = options_.precision, extent = extent(output),
         &r = resources_](cudaStream_t stream) {
          ActivationGradient operands;
          operands.dy = dy->data;
-         if (dy_second != nullptr) operands.dy_second = dy_second->data;
          if (y != nullptr) operands.y = y->data;
          if (dx != nullptr) operands.dx = dx->data;
          if (bias >= 0) operands.bias_gradient = r.parameters.vector_gradients + bias;

@@ -69,9 +69,10 @@ int Lowering::bias_before(int norm) const {
 void Lowering::backward_layer_norm(int i) {
   const Node& node = graph_.node(i);
   const int input = node.inputs[0];
-  const auto [dy, dy_second] = gradients_of(i);
-  const Tensor *x = value(input), *statistics = sums_[i], *other = nullptr;
   std::vector<const Tensor*>& gradients = gradients_[input];
+  // No kernel takes a second gradient of both what it leaves and what it reads.
+  const auto [dy, dy_second] = gradients_of(i, gradients.empty() ? 2 : 1);
+  const Tensor *x = value(input), *statistics = sums_[i], *other = nullptr;
   if (!gradients.empty()) {
     other = gradients.back();
     gradients.pop_back();

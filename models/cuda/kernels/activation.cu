@@ -41,32 +41,25 @@ __global__ void __launch_bounds__(sweep_threads)
 }
 
 // The gradient before an activation, from that behind it.
-template <class T, bool relu, bool two>
+template <class T, bool relu>
 struct MaskedGradient {
-  static constexpr int unroll = two ? 2 : 4, blocks = 2;
+  static constexpr int unroll = 4, blocks = 2;
   const T* dy;
-  const T* dy_second;
   const T* y;
 
   // Packed: of 16-bit values each would take a register of its own.
   struct Loaded {
-    uint4 dy, dy_second, y;
+    uint4 dy, y;
   };
   __device__ Loaded load(int64_t row, int channels, int channel) const {
     const int64_t at = row * channels + channel;
     Loaded loaded;
     loaded.dy = *reinterpret_cast<const uint4*>(dy + at);
-    if constexpr (two) loaded.dy_second = *reinterpret_cast<const uint4*>(dy_second + at);
     if constexpr (relu) loaded.y = *reinterpret_cast<const uint4*>(y + at);
     return loaded;
   }
   __device__ static Channels<T> values(const Loaded& loaded) {
     Channels<T> dz = floats_of<T>(loaded.dy);
-    if constexpr (two) {
-      const Channels<T> second = floats_of<T>(loaded.dy_second);
-#pragma unroll
-      for (int i = 0; i < pack_width<T>; ++i) dz.values[i] += second.values[i];
-    }
     if constexpr (relu) {
       const Channels<T> y = floats_of<T>(loaded.y);
 #pragma unroll
@@ -110,19 +103,13 @@ void launch_activation_backward(Precision precision, const ActivationGradient& o
                                 Extent extent, const ReductionScratch& scratch,
                                 cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
-    const auto launch = [&]<bool relu, bool two>() {
-      const MaskedGradient<T, relu, two> source{static_cast<const T*>(operands.dy),
-                                                static_cast<const T*>(operands.dy_second),
-                                                static_cast<const T*>(operands.y)};
+    const auto launch = [&]<bool relu>() {
+      const MaskedGradient<T, relu> source{static_cast<const T*>(operands.dy),
+                                           static_cast<const T*>(operands.y)};
       launch_gradient<T>(source, operands.dx, operands.bias_gradient, extent, scratch, stream);
     };
-    if (operands.y == nullptr) {
-      operands.dy_second == nullptr ? launch.template operator()<false, false>()
-                                    : launch.template operator()<false, true>();
-    } else {
-      operands.dy_second == nullptr ? launch.template operator()<true, false>()
-                                    : launch.template operator()<true, true>();
-    }
+    operands.y == nullptr ? launch.template operator()<false>()
+                          : launch.template operator()<true>();
   });
   NM_CHECK_LAUNCH();
 }

@@ -41,10 +41,9 @@ void launch_activation_pool(Precision precision, const PoolShape& shape, const v
 
 struct ActivationGradient {
   const void* dy = nullptr;
-  const void* dy_second = nullptr;  // added to dy; may be null
-  const void* y = nullptr;          // of the ReLU; null where there was none
-  void* dx = nullptr;               // null: the gradient of the bias alone is wanted
-  float* bias_gradient = nullptr;   // null: not wanted
+  const void* y = nullptr;         // of the ReLU; null where there was none
+  void* dx = nullptr;              // null: the gradient of the bias alone is wanted
+  float* bias_gradient = nullptr;  // null: not wanted
 };
 void launch_activation_backward(Precision precision, const ActivationGradient& operands,
                                 Extent extent, const ReductionScratch& scratch,

@@ -89,26 +89,17 @@ __global__ void __launch_bounds__(layer_norm_threads)
   }
 }
 
-// Calls body.operator()<T, packs>() with as many packs as a lane has of a token.
+// Calls body.operator()<T, packs>() with as many packs as a lane has of a token, or more: those of
+// the widths of our networks, 128, 768 and 1,024, and of the widest tokens.
 template <class Body>
 void with_packs(Precision precision, int64_t channels, Body&& body) {
   with_element_type(precision, [&]<class T>() {
-    const int64_t lanes_packs = warp_lanes * pack_width<T>;
-    switch ((channels + lanes_packs - 1) / lanes_packs) {
-      case 1:
-        return body.template operator()<T, 1>();
-      case 2:
-        return body.template operator()<T, 2>();
-      case 3:
-        return body.template operator()<T, 3>();
-      case 4:
-        return body.template operator()<T, 4>();
-      case 5:
-      case 6:
-        return body.template operator()<T, 6>();
-      default:
-        return body.template operator()<T, 8>();
-    }
+    constexpr int lanes_packs = warp_lanes * pack_width<T>;
+    const auto fits = [&](int width) { return channels <= width; };
+    if (fits(lanes_packs)) return body.template operator()<T, 1>();
+    if (fits(768)) return body.template operator()<T, 768 / lanes_packs>();
+    if (fits(1024)) return body.template operator()<T, 1024 / lanes_packs>();
+    if constexpr (lanes_packs > 128) body.template operator()<T, 2048 / lanes_packs>();
   });
 }
 

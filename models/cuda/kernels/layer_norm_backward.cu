@@ -239,11 +239,11 @@ __global__ void __launch_bounds__(partial_sums_threads)
 // Calls body.operator()<two, residual>().
 template <class Body>
 void with_gradients(const LayerNormBackward& operands, Body&& body) {
-  const bool two = operands.dy_second != nullptr;
-  if (operands.other == nullptr) {
-    return two ? body.template operator()<true, false>() : body.template operator()<false, false>();
-  }
-  return two ? body.template operator()<true, true>() : body.template operator()<false, true>();
+  const bool two = operands.dy_second != nullptr, residual = operands.other != nullptr;
+  if (two && residual) no_kernel("two gradients of a layer norm and that of a residual");
+  two        ? body.template operator()<true, false>()
+  : residual ? body.template operator()<false, true>()
+             : body.template operator()<false, false>();
 }
 
 TokenGroups token_groups(Precision precision, Extent extent) {

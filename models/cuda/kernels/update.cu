@@ -237,8 +237,12 @@ void launch_convert(Precision from, const void* in, Precision to, void* out, int
   const unsigned blocks = blocks_for(elements, int64_t{convert_threads} * at_once);
   with_element_type(from, [&]<class From>() {
     with_element_type(to, [&]<class To>() {
-      convert_kernel<From, To><<<blocks, convert_threads, 0, stream>>>(
-          static_cast<const From*>(in), static_cast<To*>(out), elements);
+      if constexpr (std::is_same_v<From, To>) {
+        no_kernel("a conversion from a type to itself");
+      } else {
+        convert_kernel<From, To><<<blocks, convert_threads, 0, stream>>>(
+            static_cast<const From*>(in), static_cast<To*>(out), elements);
+      }
     });
   });
   NM_CHECK_LAUNCH();

@@ -25,10 +25,11 @@ struct AttentionExtent {
   constexpr int64_t rows() const { return matrices() * tokens; }  // of all heads
 };
 
+inline constexpr int attention_features = 64;  // of a head: those of all our networks
+
 /// On chips of compute capability 8.0 and later.
 constexpr bool fits_attention_kernels(Precision precision, const AttentionExtent& extent) {
-  const int64_t d = extent.head_features;
-  return element_bytes(precision) == 2 && (d == 16 || d == 32 || d == 64);
+  return element_bytes(precision) == 2 && extent.head_features == attention_features;
 }
 
 struct AttentionForward {

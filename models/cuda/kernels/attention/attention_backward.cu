@@ -200,7 +200,8 @@ void launch_attention_backward(Precision precision, const AttentionExtent& exten
                                const AttentionBackward& operands, cudaStream_t stream) {
   const AttentionGrid blocks(extent);
   const float factor = log2_e / std::sqrt(static_cast<float>(extent.head_features));
-  with_head(precision, extent, [&]<class T, int d>() {
+  with_16_bit_type(precision, [&]<class T>() {
+    constexpr int d = attention_features;
     const int64_t packs = extent.rows() * d / pack_width<T>;
     dots_kernel<T><<<blocks_for(packs, dot_threads), dot_threads, 0, stream>>>(
         extent, static_cast<const T*>(operands.y), static_cast<const T*>(operands.dy),

@@ -141,7 +141,8 @@ void launch_attention(Precision precision, const AttentionExtent& extent,
                       const AttentionForward& operands, cudaStream_t stream) {
   const AttentionGrid blocks(extent);
   const float factor = log2_e / std::sqrt(static_cast<float>(extent.head_features));
-  with_head(precision, extent, [&]<class T, int d>() {
+  with_16_bit_type(precision, [&]<class T>() {
+    constexpr int d = attention_features;
     attention_kernel<T, d><<<blocks.grid, blocks.threads, 0, stream>>>(extent, operands, factor);
   });
   NM_CHECK_LAUNCH();

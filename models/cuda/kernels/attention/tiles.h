@@ -34,21 +34,6 @@ struct AttentionGrid {
   }
 };
 
-/// Calls body.operator()<T, d>() for the type and the features of a head.
-template <class Body>
-void with_head(Precision precision, const AttentionExtent& extent, Body&& body) {
-  with_16_bit_type(precision, [&]<class T>() {
-    switch (extent.head_features) {
-      case 16:
-        return body.template operator()<T, 16>();
-      case 32:
-        return body.template operator()<T, 32>();
-      default:
-        return body.template operator()<T, 64>();
-    }
-  });
-}
-
 #ifdef NM_HAS_COPY_ASYNC
 
 /// 2 to the power of x; 0 where that is no normal number.

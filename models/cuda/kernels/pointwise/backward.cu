@@ -203,10 +203,13 @@ void launch_pointwise_backward(Precision precision, const PointwiseBackwardOpera
                                cudaStream_t stream) {
   with_16_bit_type(precision, [&]<class T>() {
     const bool launched = with_channels(shape, [&]<int out, int in>() {
-      const auto of_form = operands.y == nullptr ? launch<T, out, in, Form::none>
-                           : operands.relu       ? launch<T, out, in, Form::norm_relu>
-                                                 : launch<T, out, in, Form::norm>;
-      of_form(operands, shape, multiprocessors, stream);
+      if (operands.y != nullptr && !operands.relu) {
+        return launch<T, out, in, Form::norm>(operands, shape, multiprocessors, stream);
+      }
+      // Behind what widens come second moments, or an addition with a ReLU of its own.
+      if (operands.relu != (out <= in)) no_kernel("this form of gradient for these channels");
+      constexpr Form form = out > in ? Form::none : Form::norm_relu;
+      launch<T, out, in, form>(operands, shape, multiprocessors, stream);
     });
     if (!launched) no_kernel("no fused backward kernel for these channels");
   });

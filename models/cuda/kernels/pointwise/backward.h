@@ -32,10 +32,12 @@ int64_t pointwise_backward_scratch_bytes(const PointwiseShape& shape, int multip
 /// With dz the gradient behind the batch norm, dy = a * dz + b * y + c at the convolution's output;
 /// without y, dz is that gradient itself.
 struct PointwiseBackwardOperands {
-  const void* dz = nullptr;       // [rows, output_channels]
-  const void* y = nullptr;        // [rows, output_channels], the convolution's output, or null
-  BatchNormState state;           // after the backward sums
-  bool relu = false;              // dz is the gradient behind a ReLU, its mask recomputed from y
+  const void* dz = nullptr;  // [rows, output_channels]
+  const void* y = nullptr;   // [rows, output_channels], the convolution's output, or null
+  BatchNormState state;      // after the backward sums
+  // dz is the gradient behind a ReLU, its mask recomputed from y: only where output channels are no
+  // more than input channels, and then only with y.
+  bool relu = false;
   const void* x = nullptr;        // [rows, input_channels], the convolution's input
   const void* weights = nullptr;  // [output_channels, input_channels]
   void* dx = nullptr;             // [rows, input_channels]
