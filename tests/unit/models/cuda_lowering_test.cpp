@@ -116,6 +116,15 @@ TEST(CudaLowering, LastBlockEndKeepsMeansAlone) {
   EXPECT_THAT(step.kernels, Not(Contains(Field(&Kernel::name, "avgpool"))));
 }
 
+// No sweep is compiled for the mean of a block whose residual is normalised, too.
+TEST(CudaLowering, OfOneBlockTheMeanIsTakenApart) {
+  const LoweredStep step = lowered(bottleneck_graph(32), options_of(Precision::fp16), {});
+  for (const Phase phase : {Phase::forward, Phase::backward}) {
+    EXPECT_THAT(step.kernels, Contains(AllOf(Field(&Kernel::name, "avgpool"),
+                                             Field(&Kernel::phase, phase))));
+  }
+}
+
 // At a block end by second moments a sums sweep takes no more than the ReLU's mask and the sums of
 // the gradient: the fused backward kernel of the block behind it takes both on.
 TEST(CudaLowering, AFusedConvolutionJoinsTheGradientsBeforeIt) {
