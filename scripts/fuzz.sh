@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Feeds made-up bytes to the readers of reports and of mig-parted's files, under sanitizers.
 #
-#   scripts/fuzz.sh [SECONDS]     45 by default, both at once; new findings and corpus go to
+#   scripts/fuzz.sh [SECONDS]     20 by default, both at once; new findings and corpus go to
 #                                 build-debug/
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$root"
 
-seconds=${1:-45}
+seconds=${1:-20}
 [[ $seconds =~ ^[0-9]+$ ]] || die "SECONDS must be a number: $seconds"
 configure debug >/dev/null
 cmake --build --preset debug --target report_fuzz mig_config_fuzz

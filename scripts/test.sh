@@ -36,18 +36,18 @@ check_format() {
 
 check_sources() { python3 -B scripts/check_sources_test.py && scripts/check_sources.py; }
 
-# Host files that changed, or whose header did, since main; on main itself, in its last commits. The
+# Host files that are new, or whose header is: since main, or on main itself in its last commit. The
 # latest come first, as there may be no time for all.
 changed_files() {
   local base
   base=$(git merge-base HEAD origin/main 2>/dev/null) || base=
   if [[ -z $base || $base == $(git rev-parse HEAD) ]]; then
-    base=$(git rev-list --max-count=50 HEAD | tail -n 1)
+    base=$(git rev-parse --verify --quiet HEAD~1) || base= # where all that was cloned is new
   fi
   {
     git ls-files --others --exclude-standard -- '*.cpp' '*.h' &&
       git diff --name-only HEAD -- '*.cpp' '*.h' &&
-      git log --format= --name-only "$base..HEAD" -- '*.cpp' '*.h'
+      git log --format= --name-only "${base:+$base..}HEAD" -- '*.cpp' '*.h'
   } | sed 's/\.h$/.cpp/' | awk '!seen[$0]++' | while read -r file; do
     if [[ -f $file ]] && grep -q "/$file\"" build-tidy/compile_commands.json; then echo "$file"; fi
   done
