@@ -1,10 +1,10 @@
 #include "comm/nccl_log.h"
 
 #include <algorithm>
-#include <regex>
 #include <sstream>
 #include <stdexcept>
 
+#include "reports/text/pattern.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -19,28 +19,27 @@ void add_once(std::vector<T>& values, const T& value) {
 
 Maybe<NcclChoices> parse_nccl_log(const std::string& log, size_t earlier_bytes,
                                   const std::string& operations) {
-  const std::regex sum(
+  const Pattern sum(
       "\\b(" + operations +
       R"(): (\d+) Bytes -> Algo (\w+) proto (\w+) channel\{Lo\.\.Hi\}=\{(\d+)\.\.(\d+)\})");
   // Names of networks may have a space: NET/AWS Libfabric/0/GDRDMA.
-  static const std::regex transport(R"( via ([A-Z][^ ]*(?: [A-Z][^ /]*/[^ ]*)?))");
-  static const std::regex ring(R"(Channel \d+/\d+ : (\d+(?: \d+)*)\s*$)");
+  static const Pattern transport(R"( via ([A-Z][^ ]*(?: [A-Z][^ /]*/[^ ]*)?))");
+  static const Pattern ring(R"(Channel \d+/\d+ : (\d+(?: \d+)*)\s*$)");
   NcclChoices choices;
   std::istringstream lines(log);
   size_t bytes = 0;  // before the line
   for (std::string line; std::getline(lines, line); bytes += line.size() + 1) {
-    std::smatch found;
-    if (std::regex_search(line, found, sum)) {
+    if (const auto found = sum.groups_in(line); !found.empty()) {
       if (bytes < earlier_bytes) continue;
       add_once(choices.sums, {.bytes = std::stoll(found[2]),
                               .algorithm = lower_case(found[3]),
                               .protocol = lower_case(found[4]),
                               .channels = std::stoll(found[6]) - std::stoll(found[5]) + 1,
                               .operation = lower_case(found[1])});
-    } else if (std::regex_search(line, found, transport)) {
-      add_once(choices.transports, found[1].str());
-    } else if (std::regex_search(line, found, ring)) {
-      add_once(choices.rings, found[1].str());
+    } else if (const auto transports = transport.groups_in(line); !transports.empty()) {
+      add_once(choices.transports, transports[1]);
+    } else if (const auto rings = ring.groups_in(line); !rings.empty()) {
+      add_once(choices.rings, rings[1]);
     }
   }
   if (choices.sums.empty()) return Unknown{"NCCL's log names no sum"};

@@ -96,6 +96,7 @@ class CheckSources(unittest.TestCase):
     def test_fences(self):
         for name, header in [
             ("reports/compare/compare.cpp", "nlohmann/json.hpp"),
+            ("comm/layout/a.cpp", "regex"),
             ("bench/run/a.cpp", "dnnl.hpp"),
             ("bench/run/a.cpp", "cuda_runtime.h"),
             ("bench/run/a.cpp", "cublasLt.h"),

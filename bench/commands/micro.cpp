@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <optional>
-#include <regex>
 
 #include "bench/cli/run_request.h"
 #include "bench/commands/program.h"
 #include "bench/micro/probes.h"
 #include "bench/run/prepare_device.h"
 #include "bench/run/together.h"
+#include "reports/text/pattern.h"
 #include "reports/text/text_table.h"
 
 namespace nearmetal {
@@ -53,8 +53,8 @@ class Filter {
     for (const std::string& pattern : patterns) {
       try {
         expressions_.emplace_back(pattern);
-      } catch (const std::regex_error&) {
-        throw std::invalid_argument("PROBE: '" + pattern + "' is no regular expression");
+      } catch (const std::invalid_argument& error) {
+        throw std::invalid_argument(std::string("PROBE: ") + error.what());
       }
     }
   }
@@ -69,16 +69,15 @@ class Filter {
   std::vector<Probe> choose(std::vector<Probe> probes) const {
     if (expressions_.empty()) return probes;
     std::erase_if(probes, [&](const Probe& probe) {
-      return std::ranges::none_of(expressions_, [&](const std::regex& expression) {
-        return std::regex_search(probe.name, expression);
-      });
+      return std::ranges::none_of(
+          expressions_, [&](const Pattern& expression) { return expression.is_in(probe.name); });
     });
     return probes;
   }
 
  private:
   std::vector<std::string> patterns_;
-  std::vector<std::regex> expressions_;
+  std::vector<Pattern> expressions_;
 };
 
 Ceilings measured_ceilings(const std::vector<Probe>& probes, const PreparedDevice& device) {

@@ -1,4 +1,3 @@
-#include <regex>
 #include <sstream>
 #include <stdexcept>
 
@@ -11,6 +10,7 @@
 #include "comm/layout/peer_rules.h"
 #include "reports/files/atomic_file.h"
 #include "reports/text/fit_table.h"
+#include "reports/text/pattern.h"
 #include "reports/text/text_table.h"
 
 namespace nearmetal {
@@ -67,7 +67,7 @@ struct PlanForm {
 // The text, where all of it is as the pattern says.
 std::string matching(const std::string& flag, const std::string& text, const char* pattern,
                      const char* such_as) {
-  if (std::regex_match(text, std::regex(pattern))) return text;
+  if (Pattern(pattern).matches(text)) return text;
   throw std::invalid_argument(flag + " takes a value such as " + such_as + ", not '" +
                               printable(text) + "'");
 }

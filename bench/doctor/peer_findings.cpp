@@ -1,9 +1,9 @@
 #include <algorithm>
-#include <regex>
 
 #include "bench/doctor/advice.h"
 #include "comm/layout/gpu_profiles.h"
 #include "comm/layout/peer_rules.h"
+#include "reports/text/pattern.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -13,11 +13,11 @@ namespace {
 // are cards, which have NVLinks only where they are bridged. vGPUs of such boards have an X in the
 // name of the board (A100DX-80C, H100XM-80C).
 bool is_named_for_nvlinks(const std::string& name) {
-  static const std::regex boards(R"(SXM|HBM3|\b(H20|G?B200|G?B300|H200)\b(?! NVL))");
-  static const std::regex of_vgpus(R"([VAHB]\d+D?X[A-Z]?-.*)");
+  static const Pattern boards(R"(SXM|HBM3|\b(H20|G?B200|G?B300|H200)\b(?! NVL))");
+  static const Pattern of_vgpus(R"([VAHB]\d+D?X[A-Z]?-.*)");
   const std::string profile = vgpu_profile_in(name);
-  if (profile.empty()) return std::regex_search(name, boards);
-  return is_whole_gpu(profile) && std::regex_match(profile, of_vgpus);
+  if (profile.empty()) return boards.is_in(name);
+  return is_whole_gpu(profile) && of_vgpus.matches(profile);
 }
 
 // NVLinks that are told of, or names of GPUs on boards that have them.

@@ -2,11 +2,11 @@
 #include <array>
 #include <filesystem>
 #include <map>
-#include <regex>
 #include <set>
 
 #include "bench/environment/environment.h"
 #include "reports/json/json.h"
+#include "reports/text/pattern.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -16,11 +16,9 @@ const Unknown left_out{"left out (--no-host-info)"};
 
 // A text that is not to be reported, and the one that is reported instead.
 struct Secret {
-  std::regex pattern;
+  Pattern pattern;
   std::string told;
 };
-
-constexpr auto any_case = std::regex::ECMAScript | std::regex::icase;
 
 std::string literally(const std::string& text) {
   constexpr std::string_view special = "^$\\.*+?()[]{}|/";
@@ -34,7 +32,7 @@ std::string literally(const std::string& text) {
 
 // Never within another word.
 Secret secret_word(const std::string& pattern, const std::string& told) {
-  return {std::regex("(^|[^0-9a-z])" + pattern + "(?![0-9a-z])", any_case),
+  return {Pattern("(^|[^0-9a-z])" + pattern + "(?![0-9a-z])", Letters::of_any_case),
           "$01" + replaced(told, "$", "$$")};
 }
 
@@ -74,8 +72,7 @@ class HostInfo {
   }
 
   void add_path(const std::string& path, const std::string& told) {
-    secrets_.push_back(
-        {std::regex(literally(path) + "(?![0-9A-Za-z])"), replaced(told, "$", "$$")});
+    secrets_.push_back({Pattern(literally(path) + "(?![0-9A-Za-z])"), replaced(told, "$", "$$")});
   }
 
   void take(Maybe<std::string>& value) {
@@ -86,7 +83,7 @@ class HostInfo {
 
   std::string cleaned(std::string text) const {
     for (const Secret& secret : secrets_) {
-      text = std::regex_replace(text, secret.pattern, secret.told);
+      text = secret.pattern.replaced_in(text, secret.told);
     }
     return text;
   }
@@ -126,7 +123,7 @@ void leave_out_folders(RunConfig& config, HostInfo& secrets) {
 
 bool speaks_of(const std::string& name, std::initializer_list<const char*> subjects) {
   return std::ranges::any_of(subjects, [&](const char* subject) {
-    return std::regex_search(name, std::regex(subject, any_case));
+    return Pattern(subject, Letters::of_any_case).is_in(name);
   });
 }
 

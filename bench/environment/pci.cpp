@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <fstream>
 #include <optional>
-#include <regex>
 #include <string>
 #include <vector>
 
+#include "reports/text/pattern.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -73,11 +73,11 @@ Maybe<bool> control_has(const fs::path& device, uint32_t id, unsigned bit) {
 
 // Nearest first.
 std::vector<fs::path> bridges_above(const fs::path& device) {
-  static const std::regex address("[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\\.[0-7]");
+  static const Pattern address("[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\\.[0-7]");
   std::vector<fs::path> bridges;
   std::error_code ignored;
   for (fs::path folder = fs::canonical(device, ignored).parent_path();
-       std::regex_match(folder.filename().string(), address); folder = folder.parent_path()) {
+       address.matches(folder.filename().string()); folder = folder.parent_path()) {
     bridges.push_back(folder);
   }
   return bridges;

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <regex>
+
+#include "reports/text/pattern.h"
 
 namespace nearmetal {
 namespace {
@@ -74,13 +75,13 @@ constexpr const char* mig_mark = " MIG ";
 bool is_mig_profile(const std::string& text) {
   // Compute slices of a compute instance, if not all of the GPU instance; slices and memory of the
   // GPU instance; its additions.
-  static const std::regex form(R"(([1-7]c\.)?[1-7]g\.[1-9][0-9]{0,3}gb([+-](me|me\.all|gfx))?)");
-  return text.size() < 40 && std::regex_match(text, form);
+  static const Pattern form(R"(([1-7]c\.)?[1-7]g\.[1-9][0-9]{0,3}gb([+-](me|me\.all|gfx))?)");
+  return text.size() < 40 && form.matches(text);
 }
 
 bool is_mig_uuid(const std::string& text) {
-  static const std::regex form("MIG-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}");
-  return text.size() < 80 && std::regex_match(text, form);
+  static const Pattern form("MIG-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}");
+  return text.size() < 80 && form.matches(text);
 }
 
 std::string mig_profile_in(const std::string& device_name) {
@@ -91,7 +92,7 @@ std::string mig_profile_in(const std::string& device_name) {
 
 std::span<const MigProfile> mig_profiles_of(const std::string& gpu_name) {
   for (const Board& board : boards) {
-    if (std::regex_search(gpu_name, std::regex(board.name))) return board.profiles;
+    if (Pattern(board.name).is_in(gpu_name)) return board.profiles;
   }
   return {};
 }
@@ -131,16 +132,17 @@ std::string mig_commands(int64_t gpu, bool is_on, const std::vector<std::string>
 
 std::optional<VgpuProfile> parse_vgpu_profile(const std::string& text) {
   // Boards have letters in front; parts of their names may follow a dash (RTX6000-Ada-48C).
-  static const std::regex form(
+  static const Pattern form(
       R"(([A-Za-z][A-Za-z0-9]*(?:-[A-Za-z][A-Za-z0-9]*)*)(?:-([1-9]))?-([1-9][0-9]{0,3})([ABCQ])(ME)?)");
-  std::smatch parts;
-  if (text.size() > 60 || !std::regex_match(text, parts, form)) return std::nullopt;
+  if (text.size() > 60) return std::nullopt;
+  const std::vector<std::string> parts = form.groups_of(text);
+  if (parts.empty()) return std::nullopt;
   VgpuProfile profile;
   profile.board = parts[1];
-  if (parts[2].matched) profile.slices = std::stoll(parts[2]);
+  if (!parts[2].empty()) profile.slices = std::stoll(parts[2]);
   profile.gigabytes = std::stoll(parts[3]);
-  profile.series = parts[4].str().front();
-  profile.media = parts[5].matched;
+  profile.series = parts[4].front();
+  profile.media = !parts[5].empty();
   return profile;
 }
 

@@ -6,12 +6,12 @@
 #include <cmath>
 #include <map>
 #include <numeric>
-#include <regex>
 #include <set>
 #include <stdexcept>
 
 #include "comm/layout/cpu_list.h"
 #include "comm/layout/gpu_profiles.h"
+#include "reports/text/pattern.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -296,10 +296,10 @@ bool is_plain_text(const std::string& text) {
 }
 
 std::optional<int64_t> bits_per_second_of(const std::string& rate) {
-  static const std::regex form(R"(([0-9]{1,4}(?:\.[0-9]{1,3})?)([MGT]))");
-  std::smatch parts;
-  if (!std::regex_match(rate, parts, form)) return std::nullopt;
-  const char unit = parts[2].str().front();
+  static const Pattern form(R"(([0-9]{1,4}(?:\.[0-9]{1,3})?)([MGT]))");
+  const std::vector<std::string> parts = form.groups_of(rate);
+  if (parts.empty()) return std::nullopt;
+  const char unit = parts[2].front();
   const double factor = unit == 'M' ? 1e6 : unit == 'G' ? 1e9 : 1e12;
   const int64_t bits = std::llround(std::stod(parts[1]) * factor);
   return bits > 0 ? std::optional(bits) : std::nullopt;

@@ -2,7 +2,6 @@
 #include <array>
 #include <functional>
 #include <map>
-#include <regex>
 #include <set>
 #include <sstream>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "reports/compare/run_set.h"
 #include "reports/document/settings.h"
 #include "reports/files/sha256.h"
+#include "reports/text/pattern.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -226,10 +226,10 @@ bool is_maker(const std::string& word) {
 
 // Words from which on a name tells form factor, memory or profile.
 bool is_variant(const std::string& word) {
-  static const std::regex variant(
+  static const Pattern variant(
       "[0-9]+GB|PCIe|PCIE|SXM[0-9]*|NVL[0-9]*|HBM[0-9a-z]*|MIG|"
       "Laptop|[0-9]+[cg]\\.[0-9]*[cg]?\\.?[0-9]*gb.*");
-  return std::regex_match(word, variant);
+  return variant.matches(word);
 }
 
 }  // namespace

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <regex>
 
 #include "models/errors.h"
+#include "reports/text/pattern.h"
 #include "reports/text/text.h"
 #include "reports/text/text_table.h"
 
@@ -18,19 +18,18 @@ constexpr size_t longest_prefix = 100;
 // Removes what stands before the program's own words: the rank that mpirun --tag-output or srun
 // --label names, and times.
 std::string without_prefix(const std::string& line, std::string& rank) {
-  static const std::regex prefix(
+  static const Pattern prefix(
       "^(?:\\[[0-9]+,([0-9]+)\\]<std(?:out|err)>: ?|([0-9]+): "
       "|\\[?[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}[.,0-9]*Z?\\]?:? ?)");
   std::string rest = line;
-  std::smatch found;
-  for (std::string head = rest.substr(0, longest_prefix); std::regex_search(head, found, prefix);
-       head = rest.substr(0, longest_prefix)) {
+  for (;;) {
+    const std::vector<std::string> found = prefix.groups_in(rest.substr(0, longest_prefix));
+    if (found.empty()) return rest;
     for (const size_t group : {1, 2}) {
-      if (found[group].matched) rank = found[group].str();
+      if (!found[group].empty()) rank = found[group];
     }
-    rest.erase(0, static_cast<size_t>(found.length()));
+    rest.erase(0, found[0].size());
   }
-  return rest;
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
 // nccl-tests (github.com/NVIDIA/nccl-tests): a table of message sizes, out of place and in place.
 #include <array>
 #include <optional>
-#include <regex>
 #include <sstream>
 #include <utility>
 
 #include "reports/imports/log_lines.h"
+#include "reports/text/pattern.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -42,10 +42,10 @@ void begin(const PublishedLog& log, const LogLine& line, Table& table) {
 }
 
 // "#  Rank  0 Group  0 Pid  12 on  host device  0 [0x07] NVIDIA A100": they count from 0.
-void take_rank(const PublishedLog& log, const LogLine& line, const std::smatch& found,
+void take_rank(const PublishedLog& log, const LogLine& line, const std::vector<std::string>& found,
                Table& table) {
   begin(log, line, table);
-  if (found[1].str() != std::to_string(table.ranks)) {
+  if (found[1] != std::to_string(table.ranks)) {
     stop_at(log, line.number, "rank " + std::to_string(table.ranks) + " must come next");
   }
   ++table.ranks;
@@ -96,13 +96,14 @@ void take_row(const PublishedLog& log, const LogLine& line, Table& table) {
 }
 
 void take_comment(const PublishedLog& log, const LogLine& line, Table& table) {
-  static const std::regex rank("^#\\s+Rank\\s+([0-9]+) .* device\\s+[0-9]+ \\[[^\\]]*\\] (.*)$");
-  static const std::regex test("^# Collective test starting: ([a-z_]+)_perf$");
+  static const Pattern rank("^#\\s+Rank\\s+([0-9]+) .* device\\s+[0-9]+ \\[[^\\]]*\\] (.*)$");
+  static const Pattern test("^# Collective test starting: ([a-z_]+)_perf$");
   constexpr size_t longest = 500;
   if (line.text.size() > longest) return;
-  std::smatch found;
-  if (std::regex_match(line.text, found, rank)) return take_rank(log, line, found, table);
-  if (std::regex_match(line.text, found, test)) {
+  if (const auto found = rank.groups_of(line.text); !found.empty()) {
+    return take_rank(log, line, found, table);
+  }
+  if (const auto found = test.groups_of(line.text); !found.empty()) {
     begin(log, line, table);
     table.collective = found[1];
     return;

@@ -4,10 +4,10 @@
 #include <array>
 #include <cmath>
 #include <optional>
-#include <regex>
 #include <utility>
 
 #include "reports/imports/log_lines.h"
+#include "reports/text/pattern.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -119,8 +119,8 @@ NamedResult result_of(const PublishedLog& log, const LogLine& line, const Header
 }  // namespace
 
 std::vector<NamedResult> results_of_tf_cnn_benchmarks(const PublishedLog& log) {
-  static const std::regex value("^([A-Z][A-Za-z ]{1,20}): +(.*)$");
-  static const std::regex per_device("^ +([0-9.]+ per device)$");
+  static const Pattern value("^([A-Z][A-Za-z ]{1,20}): +(.*)$");
+  static const Pattern per_device("^ +([0-9.]+ per device)$");
   constexpr size_t longest = 500;  // of lines in a header
   std::vector<NamedResult> results;
   Header header;
@@ -131,13 +131,13 @@ std::vector<NamedResult> results_of_tf_cnn_benchmarks(const PublishedLog& log) {
       header = {};
       continue;
     }
-    std::smatch found;
     if (line.text.size() > longest) continue;
-    if (std::regex_match(line.text, found, per_device)) {
-      take_batch(log, line, found[1], header);
-    } else if (!std::regex_match(line.text, found, value)) {
-      continue;
-    } else if (found[1] == "Batch size") {
+    if (const auto batch = per_device.groups_of(line.text); !batch.empty()) {
+      take_batch(log, line, batch[1], header);
+    }
+    const std::vector<std::string> found = value.groups_of(line.text);
+    if (found.empty()) continue;
+    if (found[1] == "Batch size") {
       take_batch(log, line, trimmed(found[2]), header);
     } else if (is_of_header(found[1])) {
       take_value(log, line, found[1], trimmed(found[2]), header);
