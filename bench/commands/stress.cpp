@@ -12,7 +12,8 @@
 #include "bench/run/sweep_control.h"
 #include "bench/run/together.h"
 #include "comm/layout/layout.h"
-#include "reports/json/run_fields.h"
+#include "reports/json/fields.h"
+#include "reports/json/json_text.h"
 #include "reports/sharing/fractions.h"
 #include "reports/text/text.h"
 #include "reports/text/text_table.h"
@@ -141,13 +142,22 @@ void load_until_told(Load& load, const std::string& name, ProgressReporter& repo
   reporter.tell(event);
 }
 
+struct StressResult {
+  Neighbour rate;
+  double seconds = 0;
+  std::string work;
+};
+
+void fields(json::Archive& field, StressResult& result) {
+  json::fields(field, result.rate);
+  field("seconds", result.seconds);
+  field("work", result.work);
+}
+
 void show_result(const Neighbour& rate, double seconds, const std::string& work, bool as_json,
                  std::ostream& out) {
   if (as_json) {
-    json::Json document = json::Writer::json_of(rate);
-    document["seconds"] = seconds;
-    document["work"] = work;
-    out << document.dump(2) << '\n';
+    out << json::lines_of(StressResult{rate, seconds, work});
     return;
   }
   print_line(out, rate.load + ": " + rate_text(rate) + " over " + significant(seconds, 3) + " s (" +

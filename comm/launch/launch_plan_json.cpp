@@ -7,8 +7,7 @@
 #include "comm/launch/planned_time.h"
 #include "comm/layout/peer_rules.h"
 #include "reports/json/fields.h"
-#include "reports/json/finding_fields.h"
-#include "reports/json/json_archive.h"
+#include "reports/json/json_text.h"
 #include "reports/json/schema_writer.h"
 
 namespace nearmetal {
@@ -57,8 +56,7 @@ std::optional<PlannedMig> mig_of(const PlacedRank& rank) {
   return PlannedMig{rank.mig->uuid, rank.mig->profile};
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, PlannedMig> mig) {
+void fields(Archive& field, PlannedMig& mig) {
   field.type("mig");
   field("uuid", mig.uuid);
   field("profile", mig.profile, "Empty: not known");
@@ -66,8 +64,7 @@ void fields(Archive& field, In<Archive, PlannedMig> mig) {
 
 }  // namespace
 
-template <class Archive>
-void fields(Archive& field, In<Archive, PlacedRank> rank) {
+void fields(Archive& field, PlacedRank& rank) {
   field.type("rank");
   field("rank", rank.rank, at_least(0));
   field("host", rank.host);
@@ -80,15 +77,13 @@ void fields(Archive& field, In<Archive, PlacedRank> rank) {
   field.optional("mig", mig_of(rank), "The part of the GPU that it has; not there: all of it");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, UnsupportedArm> arm) {
+void fields(Archive& field, UnsupportedArm& arm) {
   field.type("unsupported_arm");
   field("name", arm.name);
   field("reason", arm.reason);
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, Launch> launch) {
+void fields(Archive& field, Launch& launch) {
   field.type("launch");
   field("layout", launch.layout, at_least(0), "Index into layouts");
   field("repeat", launch.repeat, at_least(1));
@@ -96,15 +91,13 @@ void fields(Archive& field, In<Archive, Launch> launch) {
 
 namespace {
 
-template <class Archive>
-void fields(Archive& field, In<Archive, PlannedJob> job) {
+void fields(Archive& field, PlannedJob& job) {
   field.type("job");
   field("ranks", job.ranks);
   field("command", job.command, "The words of the command line; no shell reads them");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, PlannedLayout> layout) {
+void fields(Archive& field, PlannedLayout& layout) {
   field.type("layout");
   field("name", layout.name);
   field("kind", layout.kind, one_of("measured", "emulated"));
@@ -120,16 +113,14 @@ void fields(Archive& field, In<Archive, PlannedLayout> layout) {
               "host of each job");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, PlannedLimits> limits) {
+void fields(Archive& field, PlannedLimits& limits) {
   field.type("limits", "Times after which a job has failed");
   field("start_seconds", limits.start_seconds, above(0));
   field("step_seconds", limits.step_seconds, above(0));
   field("job_seconds", limits.job_seconds, above(0));
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, PlanDocument> plan) {
+void fields(Archive& field, PlanDocument& plan) {
   field.type("plan",
              "What a sweep over layouts starts. Fields that are not listed here are allowed: minor "
              "versions add them.");
@@ -155,10 +146,6 @@ void fields(Archive& field, In<Archive, PlanDocument> plan) {
 namespace {
 
 using json::Json;
-
-std::string text_of(const Json& document) {
-  return document.dump(2, ' ', false, json::replace_bad_utf8) + "\n";
-}
 
 json::PlannedLayout planned_layout(const LaunchPlan& plan, size_t index) {
   const Placement& placement = plan.placements[index];
@@ -198,7 +185,7 @@ std::string plan_json(const LaunchPlan& plan) {
   for (size_t i = 0; i < plan.placements.size(); ++i) {
     document.layouts.push_back(planned_layout(plan, i));
   }
-  return text_of(json::Writer::json_of(document));
+  return json::lines_of(document);
 }
 
 }  // namespace nearmetal

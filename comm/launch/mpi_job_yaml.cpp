@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "comm/launch/launch_plan_text.h"
-#include "reports/json/json_archive.h"
+#include "reports/json/json_writer.h"
 
 namespace nearmetal {
 namespace {

@@ -8,14 +8,19 @@
 #include <string>
 #include <vector>
 
-#include "comm/layout/layout_fields.h"
 #include "models/errors.h"
 #include "reports/document/settings.h"
 #include "reports/json/json.h"
 #include "reports/json/json_reader.h"
+#include "reports/json/json_writer.h"
 #include "reports/json/schema_writer.h"
 
 namespace nearmetal {
+
+namespace json {
+void fields(Archive& field, LayoutFile& file);  // layout_fields.cpp
+}
+
 namespace {
 
 using ParsedJson = nlohmann::json;
@@ -158,7 +163,7 @@ LayoutFile layout_from_json(std::string_view text) {
   const json::Document document = parse_layout_document(text);
   LayoutFile file;
   try {
-    json::StrictReader reader(document, json::Place{});
+    json::Reader reader(document, json::Place{}, json::Tolerance::strict);
     json::fields(reader, file);
     reader.require_all_known();
   } catch (const InvalidReport& error) {  // what readers throw

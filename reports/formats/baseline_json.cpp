@@ -1,8 +1,7 @@
 #include "reports/formats/baseline_json.h"
 
-#include "reports/json/json_archive.h"
-#include "reports/json/run_fields.h"
-#include "reports/json/schema_writer.h"
+#include "reports/json/fields.h"
+#include "reports/json/json_text.h"
 
 namespace nearmetal {
 namespace json {
@@ -13,15 +12,13 @@ struct BaselinesDocument {
   std::vector<BaselineSeries> series;
 };
 
-template <class Archive>
-void fields(Archive& field, In<Archive, NeededRuns> needed) {
+void fields(Archive& field, NeededRuns& needed) {
   field.type("needed_runs", "Runs that each side of a gate needs to find a drop");
   field("drop", needed.drop, above(0), "Drop of throughput, as a share");
   field("runs", needed.runs, at_least(1));
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, BaselineSeries> series) {
+void fields(Archive& field, BaselineSeries& series) {
   field.type("series", "The runs of one arm under one fingerprint");
   field("baseline", series.baseline);
   field("fingerprint", series.fingerprint,
@@ -39,8 +36,7 @@ void fields(Archive& field, In<Archive, BaselineSeries> series) {
   field("needed_runs", series.needed_runs);
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, BaselinesDocument> document) {
+void fields(Archive& field, BaselinesDocument& document) {
   field.type("baselines",
              "The runs of baselines. Fields that are not listed here are allowed: minor versions "
              "add them.");
@@ -52,13 +48,12 @@ void fields(Archive& field, In<Archive, BaselinesDocument> document) {
 }  // namespace json
 
 std::string baselines_schema() {
-  return json::schema_text(
-      json::SchemaWriter::document(json::BaselinesDocument{}, "Baselines of nearmetal"));
+  return json::schema_text_of(json::BaselinesDocument{}, "Baselines of nearmetal");
 }
 
 std::string to_json(const std::vector<BaselineSeries>& series) {
   const json::BaselinesDocument document{.series = series};
-  return json::Writer::json_of(document).dump(2, ' ', false, json::replace_bad_utf8) + "\n";
+  return json::lines_of(document);
 }
 
 }  // namespace nearmetal

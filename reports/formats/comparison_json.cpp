@@ -1,6 +1,6 @@
 #include "reports/formats/comparison_text.h"
-#include "reports/json/run_fields.h"
-#include "reports/json/schema_writer.h"
+#include "reports/json/fields.h"
+#include "reports/json/json_text.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -40,31 +40,27 @@ std::string unit_of(const ComparisonRow& row) {
 
 }  // namespace
 
-template <class Archive>
-void fields(Archive& field, In<Archive, Interval> interval) {
+void fields(Archive& field, Interval& interval) {
   field.type("interval");
   field("lower", interval.lower);
   field("upper", interval.upper);
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, RunSpread> spread) {
+void fields(Archive& field, RunSpread& spread) {
   field.type("spread", "Spread of the runs, relative");
   field("deviation", spread.deviation, at_least(0), "Standard deviation of ln(run)");
   field("between", spread.between, at_least(0), "Part that the noise within runs does not explain");
   field("within", spread.within, at_least(0), "Noise within the runs");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, LogEstimate> estimate) {
+void fields(Archive& field, LogEstimate& estimate) {
   field.type("log_estimate");
   field("value", estimate.value);
   field("standard_error", estimate.standard_error, above(0));
   field("degrees_of_freedom", estimate.degrees_of_freedom, above(0));
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, SideSummary> side) {
+void fields(Archive& field, SideSummary& side) {
   field.type("side", "One of the two sets of runs");
   field("runs", side.runs, at_least(0), "Runs that count");
   field("left_out", side.left_out, at_least(0), "Partial, failed, or without the figure");
@@ -75,8 +71,7 @@ void fields(Archive& field, In<Archive, SideSummary> side) {
   field("spread", side.spread);
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, ComparisonRow> row) {
+void fields(Archive& field, ComparisonRow& row) {
   field.type("row", "One layout and metric");
   field("arm", row.arm);
   field.added("since", row.since,
@@ -106,8 +101,7 @@ void fields(Archive& field, In<Archive, ComparisonRow> row) {
   field("notes", notes_of(row));
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, KeyDifference> found) {
+void fields(Archive& field, KeyDifference& found) {
   field.type("key_difference", "Something that must agree and differs");
   field("name", found.name);
   field("severity", found.severity);
@@ -117,16 +111,14 @@ void fields(Archive& field, In<Archive, KeyDifference> found) {
   field("allowed", found.allowed);
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, EnvironmentDifference> difference) {
+void fields(Archive& field, EnvironmentDifference& difference) {
   field.type("environment_difference");
   field("name", difference.name, "Place in the environment of a report");
   field("base", difference.base);
   field("other", difference.other);
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, SeenProbe> seen) {
+void fields(Archive& field, SeenProbe& seen) {
   field.type("seen_probe", "What was seen of a layer on each side, its median over the runs");
   field("name", seen.name);
   field("unit", seen.unit);
@@ -134,8 +126,7 @@ void fields(Archive& field, In<Archive, SeenProbe> seen) {
   field("other", seen.other);
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, LayerShare> share) {
+void fields(Archive& field, LayerShare& share) {
   field.type("layer_share", "What one layer of the machine has to do with the difference");
   field("layer", share.layer);
   field("seconds", share.seconds,
@@ -148,8 +139,7 @@ void fields(Archive& field, In<Archive, LayerShare> share) {
   field("seen", share.seen);
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, KnownCause> cause) {
+void fields(Archive& field, KnownCause& cause) {
   field.type("cause", "Something that is known to cost what the layer costs");
   field("code", cause.code, cause_code, "Stable, for scripts");
   field("layer", cause.layer);
@@ -157,8 +147,7 @@ void fields(Archive& field, In<Archive, KnownCause> cause) {
   field("hint", cause.hint, "What to do about it");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, Explanation> explanation) {
+void fields(Archive& field, Explanation& explanation) {
   field.type("explanation",
              "The seconds of all layers and unexplained_seconds sum up to difference_seconds");
   field("arm", explanation.arm);
@@ -175,8 +164,7 @@ void fields(Archive& field, In<Archive, Explanation> explanation) {
   field("causes", explanation.causes, "Most likely first");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, CompareOptions> options) {
+void fields(Archive& field, CompareOptions& options) {
   field.type("options");
   field("margin", options.rule.margin, "(1 - margin) x the base is just no regression");
   field("alpha", options.rule.alpha, "Chance of each kind of error");
@@ -188,8 +176,7 @@ void fields(Archive& field, In<Archive, CompareOptions> options) {
               "container; since 1.3");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, GateResult> gate) {
+void fields(Archive& field, GateResult& gate) {
   field.type("gate");
   field("fail_on", gate.options.fail_on);
   field("minimum_runs", gate.options.minimum_runs, at_least(0));
@@ -209,8 +196,7 @@ void fields(Archive& field, In<Archive, GateResult> gate) {
         "For all looks together; that in options is the part of the last one taken");
 }
 
-template <class Archive>
-void fields(Archive& field, const ComparisonDocument& document) {
+void fields(Archive& field, ComparisonDocument& document) {
   field.type("comparison",
              "What `nearmetal compare`, `gate` and `rerun` found. Shares are fractions, not "
              "percent. Unknown values are null, with the reason under the same name in `unknown` "
@@ -239,14 +225,14 @@ std::string comparison_schema() {
   const Comparison comparison;
   const std::optional<GateResult> gate;
   const json::ComparisonDocument sample{.comparison = comparison, .gate = gate};
-  return json::schema_text(json::SchemaWriter::document(sample, "Comparison of nearmetal"));
+  return json::schema_text_of(sample, "Comparison of nearmetal");
 }
 
 std::string to_json(const Comparison& comparison, const std::optional<GateResult>& gate,
                     ExitCode exit_code) {
   const json::ComparisonDocument document{
       .exit_code = static_cast<int64_t>(exit_code), .comparison = comparison, .gate = gate};
-  return json::Writer::json_of(document).dump(2, ' ', false, json::replace_bad_utf8) + "\n";
+  return json::lines_of(document);
 }
 
 }  // namespace nearmetal

@@ -8,6 +8,7 @@
 
 #include "models/errors.h"
 #include "reports/imports/log_lines.h"
+#include "reports/json/json.h"
 #include "reports/json/json_reader.h"
 #include "reports/statistics/statistics.h"
 #include "reports/text/text.h"

@@ -5,6 +5,7 @@
 
 #include "models/errors.h"
 #include "reports/imports/log_lines.h"
+#include "reports/json/json.h"
 #include "reports/json/json_reader.h"
 
 namespace nearmetal {
@@ -33,15 +34,13 @@ struct PairsFile {
   std::vector<PublishedPair> pairs;
 };
 
-template <class Archive>
-void fields(Archive& field, json::In<Archive, PairSide> side) {
+void fields(json::Archive& field, PairSide& side) {
   field.optional("system", side.system);
   field.optional("path", side.path);
   field("images_per_second", side.images_per_second, above(0));
 }
 
-template <class Archive>
-void fields(Archive& field, json::In<Archive, PublishedPair> pair) {
+void fields(json::Archive& field, PublishedPair& pair) {
   field("name", pair.name);
   field.optional("round", pair.round);
   field.optional("repository", pair.repository);
@@ -52,8 +51,7 @@ void fields(Archive& field, json::In<Archive, PublishedPair> pair) {
   field.optional("vm", pair.vm);
 }
 
-template <class Archive>
-void fields(Archive& field, json::In<Archive, PairsFile> file) {
+void fields(json::Archive& field, PairsFile& file) {
   field.optional("description", file.description);
   field.optional("source", file.source);
   field("pairs", file.pairs);
@@ -63,7 +61,7 @@ PairsFile pairs_in(const PublishedLog& log) {
   try {
     require_within_limits(log.text);
     const json::Document document = json::Document::parse(log.text);
-    json::StrictReader reader(document, json::Place{});
+    json::Reader reader(document, json::Place{}, json::Tolerance::strict);
     PairsFile file;
     fields(reader, file);
     reader.require_all_known();

@@ -8,7 +8,7 @@
 #include "reports/document/metric.h"
 #include "reports/document/unlike_jobs.h"
 #include "reports/json/json.h"
-#include "reports/json/json_reader.h"
+#include "reports/json/place.h"
 #include "reports/statistics/statistics.h"
 #include "reports/text/text.h"
 

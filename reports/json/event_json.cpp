@@ -1,31 +1,29 @@
 #include "reports/json/event_json.h"
 
-#include "reports/json/json_reader.h"
-#include "reports/json/run_fields.h"
+#include "reports/json/fields.h"
+#include "reports/json/json_text.h"
 
 namespace nearmetal {
 namespace json {
 namespace {
 
 // A name that this version does not know is no error: it is read as none. None is written as "".
-template <class Archive, class Optional>
+template <class Optional>
 void known_name(Archive& field, const char* key, Optional& value) {
   std::string name = value ? to_string(*value) : "";
   field(key, name);
-  if constexpr (!Archive::writes) value = from_name<typename Optional::value_type>(name);
+  if (field.reads()) value = from_name<typename Optional::value_type>(name);
 }
 
 }  // namespace
 
-template <class Archive>
-void fields(Archive& field, In<Archive, Failure> failure) {
+void fields(Archive& field, Failure& failure) {
   known_name(field, "code", failure.code);
   field("exit_code", failure.exit_code);
   field("text", failure.text);
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, Event> event) {
+void fields(Archive& field, Event& event) {
   known_name(field, "event", event.kind);
   field("rank", event.rank, at_least(0));
   field("host", event.host);
@@ -42,9 +40,7 @@ void fields(Archive& field, In<Archive, Event> event) {
 
 }  // namespace json
 
-std::string to_json_line(const Event& event) {
-  return json::Writer::json_of(event).dump(-1, ' ', false, json::replace_bad_utf8);
-}
+std::string to_json_line(const Event& event) { return json::line_of(event); }
 
 Event event_from_json(const std::string& line) { return json::parsed<Event>(line); }
 

@@ -1,10 +1,18 @@
 #include "reports/document/finding.h"
-#include "reports/json/environment_fields.h"
-#include "reports/json/finding_fields.h"
-#include "reports/json/json_archive.h"
+#include "reports/json/fields.h"
+#include "reports/json/json_text.h"
 #include "reports/json/schema_writer.h"
 
 namespace nearmetal::json {
+
+void fields(Archive& field, Finding& finding) {
+  field.type("finding");
+  field("severity", finding.severity);
+  field("code", finding.code, code, "Stable, for scripts");
+  field("seen", finding.seen);
+  field("why", finding.why, "Why it matters for the number; empty where all is well");
+  field("fix", finding.fix);
+}
 
 struct Findings {
   std::string schema = "nearmetal/doctor";
@@ -15,8 +23,7 @@ struct Findings {
   std::vector<RdmaDevice> rdma;
 };
 
-template <class Archive>
-void fields(Archive& field, In<Archive, Findings> document) {
+void fields(Archive& field, Findings& document) {
   field.type("doctor",
              "What was looked at on this machine. Fields that are not listed here are allowed: "
              "minor versions add them.");
@@ -47,7 +54,7 @@ std::string findings_to_json(const std::vector<Finding>& findings, const Environ
   document.findings = findings;
   document.gpus = machine.gpus;
   document.rdma = machine.rdma;
-  return json::Writer::json_of(document).dump(2, ' ', false, json::replace_bad_utf8) + "\n";
+  return json::lines_of(document);
 }
 
 }  // namespace nearmetal

@@ -4,7 +4,7 @@
 
 #include "reports/json/fields.h"
 #include "reports/json/json.h"
-#include "reports/json/json_archive.h"
+#include "reports/json/json_writer.h"
 
 namespace nearmetal {
 namespace {
@@ -41,7 +41,7 @@ void change_free(Json& part, const Change& change) {
 void change_free_texts(Report& report, const Change& change) {
   Json document = json::Writer::json_of(report);
   change_free(document, change);
-  report = report_from_json(document.dump(-1, ' ', false, json::replace_bad_utf8));
+  report = report_from_json(json::line_of(document));
 }
 
 }  // namespace nearmetal

@@ -1,7 +1,6 @@
 #include "reports/json/imported_json.h"
 
-#include "models/errors.h"
-#include "reports/json/json_reader.h"
+#include "reports/json/place.h"
 
 namespace nearmetal::json {
 namespace {

@@ -1,7 +1,8 @@
 // The rules for a report as a whole where its results are imported, and where they are not.
 #pragma once
 
-#include "reports/json/json_archive.h"
+#include "reports/document/types.h"
+#include "reports/json/json_writer.h"
 
 namespace nearmetal::json {
 

@@ -13,8 +13,8 @@
 #include "reports/document/metric.h"
 #include "reports/json/consistency.h"
 #include "reports/json/fields.h"
-#include "reports/json/json_archive.h"
-#include "reports/json/json_reader.h"
+#include "reports/json/json.h"
+#include "reports/json/json_text.h"
 #include "reports/text/text_table.h"
 
 namespace nearmetal {
@@ -27,8 +27,7 @@ struct Header {
   JournalOrigin origin;
 };
 
-template <class Archive>
-void fields(Archive& field, In<Archive, Header> header) {
+void fields(Archive& field, Header& header) {
   field("schema", header.schema, one_of("nearmetal/journal"));
   field("schema_version", header.schema_version, readable_version);
   field("plan_sha256", header.origin.plan_sha256, hash);
@@ -39,8 +38,7 @@ void fields(Archive& field, In<Archive, Header> header) {
 
 }  // namespace
 
-template <class Archive>
-void fields(Archive& field, In<Archive, JournalEntry> entry) {
+void fields(Archive& field, JournalEntry& entry) {
   field("layout", entry.layout, at_least(0));
   field("repeat", entry.repeat, at_least(1));
   field("report", entry.report);
@@ -49,11 +47,6 @@ void fields(Archive& field, In<Archive, JournalEntry> entry) {
 }  // namespace json
 
 namespace {
-
-template <class T>
-std::string line_of(const T& value) {
-  return json::Writer::json_of(value).dump(-1, ' ', false, json::replace_bad_utf8);
-}
 
 std::string again_by(const std::string& command, const std::filesystem::path& path) {
   if (command.empty()) return "";
@@ -107,7 +100,7 @@ void require_same(const json::Header& header, const JournalOrigin& origin, bool 
 
 // Whether the text may be a header that was cut off as it was written, before any run.
 bool is_torn_header(std::string_view text) {
-  const std::string whole = line_of(json::Header{});
+  const std::string whole = json::line_of(json::Header{});
   const std::string_view beginning =
       std::string_view(whole).substr(0, whole.find(',', whole.find("nearmetal/journal")));
   return text.find('\n') == text.npos &&
@@ -149,7 +142,7 @@ Journal Journal::create(const std::filesystem::path& path, const JournalOrigin& 
   Journal journal(path, opened(path, O_CREAT | (replace ? 0 : O_EXCL)));
   try {
     journal.shorten(0);
-    journal.write_line(line_of(json::Header{.origin = origin}));
+    journal.write_line(json::line_of(json::Header{.origin = origin}));
   } catch (const OutputError&) {
     std::error_code ignored;
     std::filesystem::remove(path, ignored);
@@ -169,7 +162,7 @@ Journal Journal::resume(const std::filesystem::path& path, const JournalOrigin& 
   if (is_torn_header(text)) {
     warnings.push_back({"torn_journal", path.string() + " ended before its first run: begun anew"});
     journal.shorten(0);
-    journal.write_line(line_of(json::Header{.origin = origin}));
+    journal.write_line(json::line_of(json::Header{.origin = origin}));
     return journal;
   }
   size_t begin = 0;
@@ -196,7 +189,7 @@ Journal Journal::resume(const std::filesystem::path& path, const JournalOrigin& 
 }
 
 void Journal::append(const JournalEntry& entry) {
-  const std::string line = line_of(entry);
+  const std::string line = json::line_of(entry);
   const off_t size = lseek(file_, 0, SEEK_END);
   try {
     write_line(line);

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
+#include <stdexcept>
 
 #include "models/errors.h"
+#include "reports/json/json.h"
+#include "reports/json/json_text.h"
 #include "reports/text/nearest_word.h"
 #include "reports/text/text.h"
 
@@ -46,34 +50,6 @@ double any_number_at(const Document& json, const Place& place) {
   return json.get<double>();
 }
 
-std::string scalar_at(const Document& json, const Place& place) {
-  if (json.is_structured() || json.is_null()) fail(place, "a text, a number, true or false");
-  return json.is_string() ? json.get<std::string>() : json.dump();
-}
-
-}  // namespace
-
-std::string Place::pointer() const {
-  if (parent == nullptr) return "";
-  std::string text = parent->pointer() + "/";
-  if (index) return text + std::to_string(*index);
-  for (const char c : key) {
-    if (c == '~') {
-      text += "~0";
-    } else if (c == '/') {
-      text += "~1";
-    } else {
-      text += c;
-    }
-  }
-  return text;
-}
-
-void fail(const Place& place, const std::string& must_be) {
-  const std::string pointer = place.pointer();
-  throw InvalidReport((pointer.empty() ? "/" : pointer) + " must be " + must_be);
-}
-
 bool truth_at(const Document& json, const Place& place) {
   if (!json.is_boolean()) fail(place, "true or false");
   return json.get<bool>();
@@ -85,14 +61,14 @@ double number_at(const Document& json, const Place& place, const Range& range) {
   return number;
 }
 
-double integer_at(const Document& json, const Place& place, const Range& range) {
+int64_t integer_at(const Document& json, const Place& place, const Range& range) {
   const double number = any_number_at(json, place);
   if (number != std::trunc(number)) fail(place, "an integer");
   if (std::abs(number) > static_cast<double>(largest_integer)) {
     fail(place, "within the integers that a double holds");
   }
   require_within(number, place, range);
-  return number;
+  return static_cast<int64_t>(number);
 }
 
 std::string text_at(const Document& json, const Place& place, const Form& form) {
@@ -102,6 +78,7 @@ std::string text_at(const Document& json, const Place& place, const Form& form) 
   return text;
 }
 
+// The index of the name that is there.
 size_t name_at(const Document& json, const Place& place, std::span<const char* const> names,
                Names allowed) {
   std::vector<std::string> others;
@@ -115,22 +92,74 @@ size_t name_at(const Document& json, const Place& place, std::span<const char* c
   fail(place, joined(others) + " or " + last);
 }
 
-template <bool strict>
-BasicReader<strict>::BasicReader(const Document& object, const Place& place, Origins* origins)
-    : object_(object), place_(place), origins_(origins) {
-  if (!object_.is_object()) fail(place_, "an object");
+std::string scalar_at(const Document& json, const Place& place) {
+  if (json.is_structured() || json.is_null()) fail(place, "a text, a number, true or false");
+  return json.is_string() ? json.get<std::string>() : json.dump();
 }
 
-template <bool strict>
-void BasicReader<strict>::scalars(std::map<std::string, std::string>& values) {
-  for (const auto& [key, value] : object_.items()) {
-    values[key] = scalar_at(value, Place{&place_, key, {}});
-    if (strict) known_.push_back(key);
+void read_texts(const Document& json, const Place& place,
+                std::map<std::string, std::string>& values) {
+  if (!json.is_object()) fail(place, "an object");
+  for (const auto& [key, value] : json.items()) {
+    values[key] = text_at(value, Place{&place, key, {}}, any_text);
   }
 }
 
-template <bool strict>
-void BasicReader<strict>::scalar_lists(std::map<std::string, std::vector<std::string>>& values) {
+}  // namespace
+
+Reader::Reader(const Document& object, const Place& place, Tolerance tolerance)
+    : Archive(SampleUnit::image),
+      object_(object),
+      place_(place),
+      strict_(tolerance == Tolerance::strict) {
+  if (!object_.is_object()) fail(place_, "an object");
+}
+
+void Reader::unit(const char* key, SampleUnit& value) {
+  value = unit_;
+  optional(key, value);
+  unit_ = value;
+}
+
+void Reader::take(const Field& field) {
+  if (field.is_const) throw std::logic_error(std::string(field.key) + " is never read");
+  if (strict_ && field.presence == Presence::optional) known_.emplace_back(field.key);
+  if (field.presence != Presence::required && !object_.contains(field.key)) {
+    if (origins_ != nullptr) (*origins_)[field.key] = Origin::standard;
+    return;
+  }
+  if (field.type.kind == Type::Kind::maybe) return take_maybe(field);
+  read(member(field.key), Place{&place_, field.key, {}}, field.type, field.value, field.check);
+}
+
+void Reader::take_maybe(const Field& field) {
+  if (!reasons_) {
+    read_texts(member("unknown"), Place{&place_, "unknown", {}}, reasons_.emplace());
+  }
+  const Document& found = member(field.key);
+  if (found.is_null()) field.type.reason(field.value) = reason(field.key);
+  read(found, Place{&place_, field.key, {}}, *field.type.element, field.type.within(field.value),
+       field.check);
+}
+
+void Reader::take_settings(const char* key, const Type& type, void* values, Origins& origins,
+                           const char*) {
+  const Document& found = member(key);
+  if (found.is_null()) return origins.clear();
+  const Place place{&place_, key, {}};
+  Reader reader(found, place);
+  reader.origins_ = &origins;
+  type.visit(reader, values);
+}
+
+void Reader::scalars(std::map<std::string, std::string>& values) {
+  for (const auto& [key, value] : object_.items()) {
+    values[key] = scalar_at(value, Place{&place_, key, {}});
+    if (strict_) known_.push_back(key);
+  }
+}
+
+void Reader::scalar_lists(std::map<std::string, std::vector<std::string>>& values) {
   for (const auto& [key, list] : object_.items()) {
     const Place place{&place_, key, {}};
     if (!list.is_array()) fail(place, "a list");
@@ -138,12 +167,11 @@ void BasicReader<strict>::scalar_lists(std::map<std::string, std::vector<std::st
     for (size_t i = 0; i < list.size(); ++i) {
       texts.push_back(scalar_at(list[i], Place{&place, {}, i}));
     }
-    if (strict) known_.push_back(key);
+    if (strict_) known_.push_back(key);
   }
 }
 
-template <bool strict>
-void BasicReader<strict>::require_all_known() const {
+void Reader::require_all_known() const {
   for (const auto& [key, value] : object_.items()) {
     if (std::ranges::find(known_, key) != known_.end()) continue;
     std::vector<std::string> known;
@@ -158,8 +186,7 @@ void BasicReader<strict>::require_all_known() const {
   }
 }
 
-template <bool strict>
-void BasicReader<strict>::refuse_misspelt(const char* missing) const {
+void Reader::refuse_misspelt(const char* missing) const {
   for (const auto& [key, value] : object_.items()) {
     const bool is_known = std::ranges::find(known_, key) != known_.end();
     if (is_known || nearest_word(key, {missing}).empty()) continue;
@@ -168,37 +195,83 @@ void BasicReader<strict>::refuse_misspelt(const char* missing) const {
   }
 }
 
-template <bool strict>
-const Document& BasicReader<strict>::member(const char* key) {
-  if (strict) known_.emplace_back(key);
+const Document& Reader::member(const char* key) {
+  if (strict_) known_.emplace_back(key);
   const auto found = object_.find(key);
   const Place place{&place_, key, {}};
-  if (strict && found == object_.end()) refuse_misspelt(key);
+  if (strict_ && found == object_.end()) refuse_misspelt(key);
   if (found == object_.end()) fail(place, "there");
   if (origins_ == nullptr) return *found;
-  BasicReader setting(*found, place);
+  Reader setting(*found, place);
   setting("origin", (*origins_)[key]);
   return setting.member("value");
 }
 
-template <bool strict>
-const std::string& BasicReader<strict>::reason(const char* key) const {
+const std::string& Reader::reason(const char* key) const {
   const auto reason = reasons_->find(key);
   if (reason != reasons_->end()) return reason->second;
   const Place unknown{&place_, "unknown", {}};
   fail(Place{&unknown, key, {}}, "there, as the value is null");
 }
 
-template <bool strict>
-void BasicReader<strict>::read(const Document& json, const Place& place,
-                               std::map<std::string, std::string>& values, const Form&) {
-  if (!json.is_object()) fail(place, "an object");
-  for (const auto& [key, value] : json.items()) {
-    values[key] = text_at(value, Place{&place, key, {}}, any_text);
+void Reader::read(const Document& json, const Place& place, const Type& type, void* value,
+                  const Check& check) const {
+  switch (type.kind) {
+    case Type::Kind::truth:
+      as<bool>(value) = truth_at(json, place);
+      return;
+    case Type::Kind::integer:
+      return type.set(value, integer_at(json, place, check.range));
+    case Type::Kind::number:
+      as<double>(value) = number_at(json, place, check.range);
+      return;
+    case Type::Kind::text:
+      as<std::string>(value) = text_at(json, place, *check.form);
+      return;
+    case Type::Kind::texts:
+      return read_texts(json, place, as<std::map<std::string, std::string>>(value));
+    case Type::Kind::name:
+      return type.set(value, name_at(json, place, type.names, check.names));
+    case Type::Kind::optional:
+      type.clear(value, 0);
+      if (strict_ || !json.is_null()) read(json, place, *type.element, type.append(value), check);
+      return;
+    case Type::Kind::list:
+      return read_list(json, place, type, value, check);
+    case Type::Kind::object:
+      return read_object(json, place, type, value);
+    case Type::Kind::maybe:
+      break;
+  }
+  throw std::logic_error("a value that may not be known is a field of its own");
+}
+
+void Reader::read_list(const Document& json, const Place& place, const Type& type, void* list,
+                       const Check& check) const {
+  if (!json.is_array()) fail(place, "a list");
+  type.clear(list, json.size());
+  for (size_t i = 0; i < json.size(); ++i) {
+    read(json[i], Place{&place, {}, i}, *type.element, type.append(list), check);
   }
 }
 
-template class BasicReader<false>;
-template class BasicReader<true>;
+void Reader::read_object(const Document& json, const Place& place, const Type& type,
+                         void* object) const {
+  Reader reader(json, place, strict_ ? Tolerance::strict : Tolerance::tolerant);
+  reader.unit_ = unit_;
+  type.visit(reader, object);
+  if (strict_) reader.require_all_known();
+}
+
+void parse(const std::string& text, const char* not_json, const Object& into) {
+  require_within_limits(text);
+  try {
+    const Document document = Document::parse(text);
+    Reader reader(document, Place{});
+    into.visit(reader, into.value);
+  } catch (const Document::exception&) {
+    throw InvalidReport(not_json);
+  }
+}
 
 }  // namespace nearmetal::json

@@ -14,8 +14,10 @@
 
 #include "models/errors.h"
 #include "reports/files/atomic_file.h"
+#include "reports/json/fields.h"
 #include "reports/json/json_reader.h"
-#include "reports/json/run_fields.h"
+#include "reports/json/json_text.h"
+#include "reports/json/json_writer.h"
 
 namespace nearmetal {
 namespace {
@@ -33,14 +35,12 @@ struct CacheFile {
   std::vector<Context> contexts;
 };
 
-template <class Archive>
-void fields(Archive& field, json::In<Archive, Context> context) {
+void fields(json::Archive& field, Context& context) {
   field("context", context.context);
   field("plans", context.kernel_choices);
 }
 
-template <class Archive>
-void fields(Archive& field, json::In<Archive, CacheFile> file) {
+void fields(json::Archive& field, CacheFile& file) {
   field("schema", file.schema, json::one_of("nearmetal/plans"));
   field("schema_version", file.schema_version, json::readable_version);
   field("contexts", file.contexts);
@@ -55,7 +55,7 @@ std::string written(const Object& object) {
 
 // A cache that is damaged is made anew; whole JSON of something else is somebody's data.
 void require_own(const std::filesystem::path& path, const std::string& text) {
-  const Json document = Json::parse(text, nullptr, false);
+  const json::Document document = json::Document::parse(text, nullptr, false);
   if (document.is_discarded()) return;
   const bool named = document.is_object() && document.contains("schema");
   if (named && document["schema"] == CacheFile{}.schema) return;

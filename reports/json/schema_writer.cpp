@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
+#include <stdexcept>
 
 namespace nearmetal::json {
 namespace {
@@ -21,6 +23,46 @@ Json described(const std::string& about, const Json& schema) {
 }
 
 Json of_type(const char* type) { return {{"type", type}}; }
+
+Json of_number(const Range& range) {
+  Json schema = of_type("number");
+  if (std::isfinite(range.minimum)) {
+    schema[range.above_minimum ? "exclusiveMinimum" : "minimum"] = bound(range.minimum);
+  }
+  if (std::isfinite(range.maximum)) schema["maximum"] = bound(range.maximum);
+  return schema;
+}
+
+Json of_integer(Range range) {
+  range.minimum = std::max(range.minimum, -static_cast<double>(largest_integer));
+  range.maximum = std::min(range.maximum, static_cast<double>(largest_integer));
+  Json schema = of_number(range);
+  schema["type"] = "integer";
+  return schema;
+}
+
+Json of_text(const Form& form) {
+  if (const auto names = form.all_names(); !names.empty()) {
+    return names.size() == 1 ? Json{{"const", names.front()}} : Json{{"enum", names}};
+  }
+  Json schema = of_type("string");
+  if (form.pattern != nullptr) schema["pattern"] = form.pattern;
+  return schema;
+}
+
+Json of_names(std::span<const char* const> names, Names allowed) {
+  Json list = Json::array();
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (i != allowed.without) list.push_back(names[i]);
+  }
+  return {{"enum", list}};
+}
+
+Json or_null(Json schema) { return {{"anyOf", Json::array({std::move(schema), of_type("null")})}}; }
+
+Json of_texts(const Form& form) {
+  return {{"type", "object"}, {"additionalProperties", of_text(form)}};
+}
 
 // Where the field is null, `unknown` says why.
 Json needs_reason(const std::string& key) {
@@ -52,25 +94,83 @@ std::string lines(const Json& json, size_t indent, size_t begun) {
 
 std::string schema_text(const Json& schema) { return lines(schema, 0, 0) + "\n"; }
 
+std::string schema_text_of(const Object& sample, const char* title) {
+  return schema_text(SchemaWriter::document(sample, title));
+}
+
+Json SchemaWriter::document(const Object& sample, const char* title, bool strict) {
+  Json types = Json::object();
+  SchemaWriter writer(types, strict);
+  sample.visit(writer, sample.value);
+  return writer.take_document(title);
+}
+
 void SchemaWriter::type(const char* name, const char* about) {
   name_ = name;
   about_ = about;
 }
 
-Json SchemaWriter::schema_of(const std::map<std::string, std::string>&, const Form& form) {
-  return {{"type", "object"}, {"additionalProperties", text(form)}};
+void SchemaWriter::take(const Field& field) {
+  const Type& type = field.type;
+  const bool left_out_rather_than_null =
+      field.presence == Presence::optional && type.kind == Type::Kind::optional;
+  put(field.key, schema_of(left_out_rather_than_null ? *type.element : type, field.check),
+      field.about);
+  if (field.presence != Presence::required) required_.pop_back();
+  if (type.kind == Type::Kind::maybe) conditions_.push_back(needs_reason(field.key));
 }
 
-void SchemaWriter::put(const char* key, const Json& schema, const char* about,
-                       bool may_be_unknown) {
+void SchemaWriter::take_settings(const char* key, const Type& type, void*, Origins&,
+                                 const char* about) {
+  SchemaWriter writer(types_, strict_);
+  type.describe(writer);
+  put(key, or_null(writer.take_settings()), about);
+}
+
+Json SchemaWriter::schema_of(const Type& type, const Check& check) {
+  switch (type.kind) {
+    case Type::Kind::truth:
+      return of_type("boolean");
+    case Type::Kind::integer:
+      return of_integer(check.range);
+    case Type::Kind::number:
+      return of_number(check.range);
+    case Type::Kind::text:
+      return of_text(*check.form);
+    case Type::Kind::texts:
+      return of_texts(*check.form);
+    case Type::Kind::name:
+      return of_names(type.names, check.names);
+    case Type::Kind::optional:
+      return or_null(schema_of(*type.element, check));
+    case Type::Kind::maybe:
+      return schema_of(*type.element, check);
+    case Type::Kind::list:
+      return {{"type", "array"}, {"items", schema_of(*type.element, check)}};
+    case Type::Kind::object:
+      return schema_of_object(type);
+  }
+  throw std::logic_error("a type of no kind");
+}
+
+Json SchemaWriter::schema_of_object(const Type& type) {
+  SchemaWriter writer(types_, strict_, unit_);
+  type.describe(writer);
+  if (writer.unit_key_.empty()) return writer.take_reference();
+  const bool images = unit_ == SampleUnit::image;
+  SchemaWriter other(types_, strict_, images ? SampleUnit::sequence : SampleUnit::image);
+  type.describe(other);
+  return by_unit(writer, other);
+}
+
+void SchemaWriter::put(const char* key, const Json& schema, const char* about) {
   properties_[key] = described(about, schema);
   required_.emplace_back(key);
-  if (may_be_unknown) conditions_.push_back(needs_reason(key));
 }
 
 Json SchemaWriter::take_object() {
   const bool has_unknown = !conditions_.empty();
-  if (has_unknown) put("unknown", schema_of(std::map<std::string, std::string>{}, {}), "", false);
+  if (has_unknown) put("unknown", of_texts(any_text), "");
   Json object = described(about_, of_type("object"));
   if (!required_.empty()) object["required"] = required_;
   if (strict_) object["additionalProperties"] = false;
@@ -88,10 +188,10 @@ Json SchemaWriter::take_reference() {
   return {{"$ref", "#/$defs/" + name_}};
 }
 
-void SchemaWriter::unit(const char* key, SampleUnit) {
+void SchemaWriter::unit(const char* key, SampleUnit&) {
   unit_key_ = key;
   put(key, {{"const", to_string(unit_)}},
-      "What is counted; not there: as around it, at first images", false);
+      "What is counted; not there: as around it, at first images");
   required_.pop_back();
 }
 
@@ -106,7 +206,7 @@ Json SchemaWriter::by_unit(SchemaWriter& around, SchemaWriter& other) {
 }
 
 Json SchemaWriter::take_settings() {
-  const Json origin = schema_of(Origin{}, Names{});
+  const Json origin = of_names(names_list<Origin>, {});
   for (auto& [key, property] : properties_.items()) {
     Json value = property;
     value.erase("description");
@@ -126,44 +226,6 @@ Json SchemaWriter::take_document(const char* title) {
   document.update(take_object());
   document["$defs"] = types_;
   return document;
-}
-
-Json SchemaWriter::integer(Range range) {
-  range.minimum = std::max(range.minimum, -static_cast<double>(largest_integer));
-  range.maximum = std::min(range.maximum, static_cast<double>(largest_integer));
-  Json schema = number(range);
-  schema["type"] = "integer";
-  return schema;
-}
-
-Json SchemaWriter::number(const Range& range) {
-  Json schema = of_type("number");
-  if (std::isfinite(range.minimum)) {
-    schema[range.above_minimum ? "exclusiveMinimum" : "minimum"] = bound(range.minimum);
-  }
-  if (std::isfinite(range.maximum)) schema["maximum"] = bound(range.maximum);
-  return schema;
-}
-
-Json SchemaWriter::text(const Form& form) {
-  if (const auto names = form.all_names(); !names.empty()) {
-    return names.size() == 1 ? Json{{"const", names.front()}} : Json{{"enum", names}};
-  }
-  Json schema = of_type("string");
-  if (form.pattern != nullptr) schema["pattern"] = form.pattern;
-  return schema;
-}
-
-Json SchemaWriter::names(std::span<const char* const> names, Names allowed) {
-  Json list = Json::array();
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (i != allowed.without) list.push_back(names[i]);
-  }
-  return {{"enum", list}};
-}
-
-Json SchemaWriter::or_null(Json schema) {
-  return {{"anyOf", Json::array({std::move(schema), of_type("null")})}};
 }
 
 }  // namespace nearmetal::json

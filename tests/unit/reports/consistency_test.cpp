@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "models/errors.h"
-#include "reports/json/json_archive.h"
+#include "reports/json/json_writer.h"
 #include "tests/support/sample_report.h"
 
 namespace nearmetal {

@@ -10,7 +10,7 @@
 #include "comm/launch/launch_plan_json.h"
 #include "comm/launch/launch_plan_text.h"
 #include "reports/json/json.h"
-#include "reports/json/json_archive.h"
+#include "reports/json/json_writer.h"
 #include "tests/support/sample_report.h"
 #include "tests/support/temporary_folder.h"
 

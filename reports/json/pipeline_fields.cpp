@@ -1,13 +1,9 @@
 // The fields of a pipeline, with what must hold of them.
-#pragma once
-
-#include "reports/document/pipeline.h"
-#include "reports/json/json_archive.h"
+#include "reports/json/fields.h"
 
 namespace nearmetal::json {
 
-template <class Archive>
-void fields(Archive& field, In<Archive, TaskMark> mark) {
+void fields(Archive& field, TaskMark& mark) {
   field.type("task_mark", "When a stage computed a pass of a micro-batch");
   field("pass", mark.task.pass);
   field("micro_batch", mark.task.micro_batch, at_least(0));
@@ -15,8 +11,7 @@ void fields(Archive& field, In<Archive, TaskMark> mark) {
   field("end_seconds", mark.end_seconds);
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, StageSeconds> seconds) {
+void fields(Archive& field, StageSeconds& seconds) {
   field.type("stage_seconds",
              "Where the time of a step goes in a stage: means over the window, by the device's "
              "clock; what is left of the span are launches");
@@ -31,8 +26,7 @@ void fields(Archive& field, In<Archive, StageSeconds> seconds) {
         "Held up by what was still on its way to another stage");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, RankStage> stage) {
+void fields(Archive& field, RankStage& stage) {
   field.type("rank_stage", "A rank as a stage of a pipeline");
   field("stage", stage.stage, at_least(0));
   field("replica", stage.replica, at_least(0), "Replica of the network to which the stage belongs");
@@ -52,8 +46,7 @@ void fields(Archive& field, In<Archive, RankStage> stage) {
   field("marks", stage.marks, "Marks of the last step of the run");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, PipelineBubble> bubble) {
+void fields(Archive& field, PipelineBubble& bubble) {
   field.type("bubble", "The share of the stages' time in which they compute nothing");
   field("measured", bubble.measured, within(0, 1),
         "1 - sum of (forward + backward) / sum of spans, over the stages of the first replica");
@@ -69,8 +62,7 @@ void fields(Archive& field, In<Archive, PipelineBubble> bubble) {
         "(stages - 1) / (micro-batches + stages - 1): bubble of equal stages without transfers");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, PipelineFigures> pipeline) {
+void fields(Archive& field, PipelineFigures& pipeline) {
   field.type("pipeline", "The stages of the network together");
   field("library", pipeline.library, "What moved values between stages, and its version");
   field("stages", pipeline.stages, at_least(1));

@@ -1,13 +1,9 @@
 // The fields of the exchange of gradients, with what must hold of them.
-#pragma once
-
-#include "reports/document/communication.h"
-#include "reports/json/json_archive.h"
+#include "reports/json/fields.h"
 
 namespace nearmetal::json {
 
-template <class Archive>
-void fields(Archive& field, In<Archive, Bucket> bucket) {
+void fields(Archive& field, Bucket& bucket) {
   field.type("bucket", "A part of the gradient that is summed over the ranks at once");
   field("bytes", bucket.bytes, at_least(1));
   field.added("type", bucket.type, "Type of the elements on their way; null: an earlier report");
@@ -18,23 +14,20 @@ void fields(Archive& field, In<Archive, Bucket> bucket) {
         "is hierarchical or host only the rate of a ring that takes as long");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, TriedBucket> tried) {
+void fields(Archive& field, TriedBucket& tried) {
   field.type("tried_bucket", "The step with gradients sent in buckets of this size");
   field("bucket_mib", tried.bucket_mib, at_least(0));
   field("step_seconds", tried.step_seconds, above(0), "Median of a few steps, on the slowest rank");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, TriedAllReduce> tried) {
+void fields(Archive& field, TriedAllReduce& tried) {
   field.type("tried_all_reduce", "The step with gradients summed in this way");
   field("all_reduce", tried.all_reduce, without(AllReduceKind::automatic));
   field("step_seconds", tried.step_seconds, above(0),
         "Median of many steps, on the slowest rank; the mean of all turns");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, SumChoice> sum) {
+void fields(Archive& field, SumChoice& sum) {
   field.type("sum_choice", "How NCCL sums so many bytes over the ranks");
   field("bytes", sum.bytes, at_least(1));
   field("algorithm", sum.algorithm, "ring, tree, nvls, ...");
@@ -44,16 +37,14 @@ void fields(Archive& field, In<Archive, SumChoice> sum) {
               "allreduce, or its parts inside a host: reduce, broadcast");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, NcclChoices> choices) {
+void fields(Archive& field, NcclChoices& choices) {
   field.type("nccl_choices", "Choices of NCCL, as reported to rank 0");
   field("sums", choices.sums);
   field("transports", choices.transports, "Ways to other ranks: P2P/CUMEM, ...");
   field("rings", choices.rings, "Ranks in their order, each order once: \"0 1 3 2\"");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, Communication> communication) {
+void fields(Archive& field, Communication& communication) {
   field.type("communication", "The exchange of gradients between ranks");
   field("library", communication.library, "What summed, and its version");
   field.added("all_reduce", communication.all_reduce, without(AllReduceKind::automatic),

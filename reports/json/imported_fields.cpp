@@ -1,12 +1,9 @@
 // The fields of imported results, in the order of the document.
-#pragma once
-
-#include "reports/json/json_archive.h"
+#include "reports/json/fields.h"
 
 namespace nearmetal::json {
 
-template <class Archive>
-void fields(Archive& field, In<Archive, ImportedSource> source) {
+void fields(Archive& field, ImportedSource& source) {
   field.type("imported_source", "A published file that results were read from");
   field("file", source.file, "Its name, without folders");
   field("sha256", source.sha256, hash, "Hash of the whole file");
@@ -14,8 +11,7 @@ void fields(Archive& field, In<Archive, ImportedSource> source) {
   field("origin", source.origin, "Where it was published; null: not stated");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, ImportedRun> run) {
+void fields(Archive& field, ImportedRun& run) {
   field.type("imported_run",
              "A result from a published file. What the file does not say is null or absent");
   field("source", run.source, at_least(0), "Index into sources");

@@ -1,14 +1,12 @@
 // The fields of a layout file, with what must hold of them. What no list says (which fields need
 // one another) is in layout_json.cpp and in check().
-#pragma once
-
 #include <stdexcept>
 
 #include "comm/layout/cpu_list.h"
 #include "comm/layout/gpu_profiles.h"
 #include "comm/layout/layout.h"
 #include "comm/layout/short_form.h"
-#include "reports/json/json_archive.h"
+#include "reports/json/archive.h"
 
 namespace nearmetal::json {
 
@@ -63,23 +61,20 @@ inline constexpr Range gpu_index = within(0, 1023);
 inline constexpr Range rank_count = within(1, 65536);
 inline constexpr Range limit_seconds{.minimum = 0, .maximum = 1e6, .above_minimum = true};
 
-template <class Archive>
-void fields(Archive& field, In<Archive, NumaNode> node) {
+void fields(Archive& field, NumaNode& node) {
   field.type("numa_node");
   field("cpus", node.cpus, cpu_list, "CPUs as in 0-15,32-47, each once");
   field.optional("gpus", node.gpus, gpu_index, "Indices of the GPUs on the host, in PCI bus order");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, MigDevice> device) {
+void fields(Archive& field, MigDevice& device) {
   field.type("mig_device");
   field("gpu", device.gpu, gpu_index, "Index on the host");
   field("uuid", device.uuid, mig_uuid);
   field("profile", device.profile, mig_profile, "Such as 1g.18gb");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, Host> host) {
+void fields(Archive& field, Host& host) {
   field.type("host", "One operating-system instance: a bare-metal host, a VM or a container");
   field("name", host.name, name_of_host);
   field.optional("address", host.address, name_of_host,
@@ -101,8 +96,7 @@ void fields(Archive& field, In<Archive, Host> host) {
                  "by mig. On this machine they may be left out: the driver is asked");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, Instance> instance) {
+void fields(Archive& field, Instance& instance) {
   field.type("instance",
              "The ranks on one host: one for each of the GPUs, or so many on CPUs. With neither, "
              "one rank on what the host has: its first GPU, else its CPUs. A layout of such "
@@ -113,8 +107,7 @@ void fields(Archive& field, In<Archive, Instance> instance) {
   field.optional("ranks", instance.ranks, rank_count);
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, Share> share) {
+void fields(Archive& field, Share& share) {
   field.type("share", "How the jobs of a layout have the same GPUs, or CPUs; all in one way");
   field("way", share.mode,
         "alone: one job on the whole; serial: one after another; timeslice: at once, as the driver "
@@ -140,8 +133,7 @@ struct JobWorkload {
   std::optional<NeighbourLoad> stress{};
 };
 
-template <class Archive>
-void fields(Archive& field, In<Archive, JobWorkload> workload) {
+void fields(Archive& field, JobWorkload& workload) {
   field.type("job_workload",
              "Settings of `nearmetal run` for one job, but those that hold for all jobs of a "
              "layout; or what it does in place of training");
@@ -149,11 +141,10 @@ void fields(Archive& field, In<Archive, JobWorkload> workload) {
                  "Disturb the jobs beside it: copy within the GPU's memory, matrix products, or "
                  "copies from pinned host memory; needs a share, at once, and no other setting");
   field.scalars(workload.settings.texts);  // the parser of the command line knows them
-  if constexpr (!Archive::writes) workload.settings.texts.erase("stress");
+  if (field.reads()) workload.settings.texts.erase("stress");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, Job> job) {
+void fields(Archive& field, Job& job) {
   field.type("job", "Ranks that train together");
   field("instances", job.instances);
   field.optional("share", job.share);
@@ -161,15 +152,14 @@ void fields(Archive& field, In<Archive, Job> job) {
   field.optional("workload", workload, "Over that of the layout");
   field.optional("stress", job.stress,
                  "As in the workload, where earlier versions did not have it");
-  if constexpr (!Archive::writes) {
+  if (field.reads()) {
     job.workload = std::move(workload.settings);
     if (workload.stress && job.stress) job.workload.texts["stress"] = to_string(*job.stress);
     if (workload.stress) job.stress = workload.stress;
   }
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, LinkClaim> link) {
+void fields(Archive& field, LinkClaim& link) {
   field.type("link", "The network between hosts: read, never set");
   field("rate", link.rate, link_rate,
         "In bits per second, such as 10G, exactly: of the interface with an address in "
@@ -177,8 +167,7 @@ void fields(Archive& field, In<Archive, LinkClaim> link) {
         "port of RDMA");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, Expectation> expect) {
+void fields(Archive& field, Expectation& expect) {
   field.type("expectation", "What every rank must find, or the run fails");
   field.optional("environment", expect.environment);
   field.optional("gpu", expect.gpu, plain_text, "Part of its name, such as H200");
@@ -189,30 +178,27 @@ void fields(Archive& field, In<Archive, Expectation> expect) {
   field.optional("link", expect.link);
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, Settings> settings) {
+void fields(Archive& field, Settings& settings) {
   field.type("workload",
              "Settings of `nearmetal run`, by the name of the option and with what it takes");
   field.scalars(settings.texts);  // the parser of the command line knows them
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, Grid> grid) {
+void fields(Archive& field, Grid& grid) {
   field.type(
       "grid",
       "Settings of `nearmetal run`, each with the values that it takes in turn: every layout "
       "runs with every combination of them");
   std::map<std::string, std::vector<std::string>> values;
   field.scalar_lists(values);
-  if constexpr (!Archive::writes) {
+  if (field.reads()) {
     for (const auto& [setting, texts] : values) {
       grid.axes.push_back({setting, texts, "/grid/" + setting});
     }
   }
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, Layout> layout) {
+void fields(Archive& field, Layout& layout) {
   field.type("layout", "Jobs that run at once, independent of each other");
   field.optional(
       "shape", layout.shape, shape,
@@ -220,7 +206,7 @@ void fields(Archive& field, In<Archive, Layout> layout) {
       "ones. Hosts are taken in the order of the file, nodes that are free first, and of "
       "each the first free GPUs; on this machine, where the driver tells, those that "
       "NVLink connects, and for a job over several hosts those near a NIC");
-  if constexpr (!Archive::writes) {
+  if (field.reads()) {
     if (layout.shape) layout.name = *layout.shape;
     if (!layout.shape) field.require("name");
   }
@@ -238,8 +224,7 @@ void fields(Archive& field, In<Archive, Layout> layout) {
       "program]");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, Launcher> launcher) {
+void fields(Archive& field, Launcher& launcher) {
   field.type("launcher", "How processes get to their hosts: mpirun of Open MPI, by ssh");
   field.optional("program", launcher.program, plain_text,
                  "Path of nearmetal, the same on every host [that of this one]");
@@ -251,8 +236,7 @@ void fields(Archive& field, In<Archive, Launcher> launcher) {
                  "Environment of every rank, over what it has, such as NCCL_IB_HCA");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, TimeLimits> limits) {
+void fields(Archive& field, TimeLimits& limits) {
   field.type("limits", "Times after which a job has failed");
   field.optional("start_seconds", limits.start_seconds, limit_seconds,
                  "Until the first step [300]");
@@ -260,8 +244,7 @@ void fields(Archive& field, In<Archive, TimeLimits> limits) {
   field.optional("job_seconds", limits.job_seconds, limit_seconds, "For the job as a whole [1800]");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, LayoutFile> file) {
+void fields(Archive& field, LayoutFile& file) {
   field.type("layout",
              "What `nearmetal plan` and `sweep` start: hosts, layouts of jobs over them, what is "
              "trained and how often. JSON, in which comments (// and /* */) are allowed and a key "

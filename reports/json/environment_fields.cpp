@@ -1,14 +1,9 @@
 // The fields of what is found on a host, in the order of the document, with what must hold of them.
-#pragma once
-
-#include "reports/document/environment.h"
-#include "reports/json/json_archive.h"
-#include "reports/json/rdma_fields.h"
+#include "reports/json/fields.h"
 
 namespace nearmetal::json {
 
-template <class Archive>
-void fields(Archive& field, In<Archive, Virtualisation> virtualisation) {
+void fields(Archive& field, Virtualisation& virtualisation) {
   field.type("virtualisation", "What tells a virtual machine and a container from bare metal");
   field("machine", virtualisation.machine, without(MachineKind::container));
   field("hypervisor", virtualisation.hypervisor, "kvm, firecracker, vmware, ...; none");
@@ -34,8 +29,7 @@ void fields(Archive& field, In<Archive, Virtualisation> virtualisation) {
               "open or proprietary: only the open one has dma-bufs");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, Processor> processor) {
+void fields(Archive& field, Processor& processor) {
   field.type("processor", "The CPUs of the system");
   field("sockets", processor.sockets, at_least(0));
   field("cores", processor.cores, at_least(0));
@@ -44,8 +38,7 @@ void fields(Archive& field, In<Archive, Processor> processor) {
   field("largest_hertz", processor.largest_hertz, at_least(0));
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, Limits> limits) {
+void fields(Archive& field, Limits& limits) {
   field.type("limits", "Limits of this process, and pages that the system keeps");
   field("locked_memory_bytes", limits.locked_memory_bytes, at_least(0));
   field("open_files", limits.open_files, at_least(0));
@@ -57,8 +50,7 @@ void fields(Archive& field, In<Archive, Limits> limits) {
               "Whether the kernel moves pages to the NUMA node that uses them");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, NetworkInterface> network_interface) {
+void fields(Archive& field, NetworkInterface& network_interface) {
   field.type("network_interface", "A network interface");
   field("name", network_interface.name);
   field("driver", network_interface.driver);
@@ -70,8 +62,7 @@ void fields(Archive& field, In<Archive, NetworkInterface> network_interface) {
   field("virtual_function", network_interface.virtual_function);
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, GpuPeer> gpu_peer) {
+void fields(Archive& field, GpuPeer& gpu_peer) {
   field.type("gpu_peer", "A path to another GPU of this host");
   field("pci_id", gpu_peer.pci_id);
   field("reads", gpu_peer.reads);
@@ -80,8 +71,7 @@ void fields(Archive& field, In<Archive, GpuPeer> gpu_peer) {
   field.added("distance", gpu_peer.distance, "Distance by PCIe, whether or not there is an NVLink");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, MigInstance> mig_instance) {
+void fields(Archive& field, MigInstance& mig_instance) {
   field.type("mig_instance", "A MIG device of the GPU");
   field("uuid", mig_instance.uuid);
   field.added("profile", mig_instance.profile, "Such as 1g.18gb");
@@ -91,8 +81,7 @@ void fields(Archive& field, In<Archive, MigInstance> mig_instance) {
   field("memory_bytes", mig_instance.memory_bytes, at_least(0));
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, Gpu> gpu) {
+void fields(Archive& field, Gpu& gpu) {
   field.type("gpu", "A GPU that was used");
   field("name", gpu.name);
   field("uuid", gpu.uuid);
@@ -151,8 +140,7 @@ void fields(Archive& field, In<Archive, Gpu> gpu) {
   field.added("nics", gpu.nics, "To each RDMA device of the host");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, Environment> environment) {
+void fields(Archive& field, Environment& environment) {
   field.type("environment", "One operating-system instance as its ranks found it");
   field("host_name", environment.host_name);
   field.added("boot_id", environment.boot_id, "Another one whenever the kernel starts");

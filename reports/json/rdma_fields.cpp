@@ -1,13 +1,9 @@
 // The fields of what is found of RDMA devices, in the order of the document.
-#pragma once
-
-#include "reports/document/rdma.h"
-#include "reports/json/json_archive.h"
+#include "reports/json/fields.h"
 
 namespace nearmetal::json {
 
-template <class Archive>
-void fields(Archive& field, In<Archive, RdmaGid> gid) {
+void fields(Archive& field, RdmaGid& gid) {
   field.type("rdma_gid", "An address of an RDMA port");
   field("index", gid.index, at_least(0));
   field("gid", gid.gid);
@@ -15,8 +11,7 @@ void fields(Archive& field, In<Archive, RdmaGid> gid) {
   field("interface", gid.interface, "Network interface");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, RdmaPort> port) {
+void fields(Archive& field, RdmaPort& port) {
   field.type("rdma_port", "A port of an RDMA device");
   field("number", port.number, at_least(0));
   field("state", port.state, "active, down, init, armed");
@@ -26,8 +21,7 @@ void fields(Archive& field, In<Archive, RdmaPort> port) {
   field("gids", port.gids, "GIDs that are set");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, RdmaDevice> device) {
+void fields(Archive& field, RdmaDevice& device) {
   field.type("rdma_device", "A NIC that can read and write memory by itself (RDMA)");
   field("name", device.name);
   field("interfaces", device.interfaces, "Its network interfaces, as ibdev2netdev shows them");
@@ -57,8 +51,7 @@ void fields(Archive& field, In<Archive, RdmaDevice> device) {
   field("ports", device.ports);
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, NicPath> path) {
+void fields(Archive& field, NicPath& path) {
   field.type("nic_path", "The way from a GPU to a NIC of its host");
   field("rdma_device", path.rdma_device, "Name of the RDMA device");
   field("distance", path.distance,
@@ -70,8 +63,7 @@ void fields(Archive& field, In<Archive, NicPath> path) {
         "host's");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, RdmaTraffic> traffic) {
+void fields(Archive& field, RdmaTraffic& traffic) {
   field.type("rdma_traffic", "What went through an RDMA port in the window, of all processes");
   field("rdma_device", traffic.rdma_device, "Name of the RDMA device");
   field("port", traffic.port, at_least(0));

@@ -1,22 +1,15 @@
 // The fields of a run, in the order of the document, with what must hold of them.
-#pragma once
-
-#include "reports/json/communication_fields.h"
-#include "reports/json/json_archive.h"
-#include "reports/json/pipeline_fields.h"
-#include "reports/json/step_time_fields.h"
+#include "reports/json/fields.h"
 
 namespace nearmetal::json {
 
-template <class Archive>
-void fields(Archive& field, In<Archive, Warning> warning) {
+void fields(Archive& field, Warning& warning) {
   field.type("warning", "Something that a reader of the numbers should know");
   field("code", warning.code, code, "Stable, for scripts");
   field("text", warning.text);
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, TimedWindow> window) {
+void fields(Archive& field, TimedWindow& window) {
   field.type("window", "What was timed");
   field("first_step", window.first_step, at_least(0));
   field("steps", window.steps, at_least(1));
@@ -24,8 +17,7 @@ void fields(Archive& field, In<Archive, TimedWindow> window) {
   field("seconds", window.seconds, above(0), "Time of the slowest rank");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, WarmUp> warm_up) {
+void fields(Archive& field, WarmUp& warm_up) {
   field.type("warm_up", "How the start of the window was found");
   field("steps", warm_up.steps, at_least(0));
   field("steady", warm_up.steady,
@@ -41,8 +33,7 @@ void fields(Archive& field, In<Archive, WarmUp> warm_up) {
         "Difference of the medians of the two halves / mean");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, Verify> verify) {
+void fields(Archive& field, Verify& verify) {
   field.type("verify", "Training on a small fixed set, which a network that learns must memorise");
   field("passed", verify.passed);
   field(field.words().plural, verify.samples, at_least(1));
@@ -53,8 +44,7 @@ void fields(Archive& field, In<Archive, Verify> verify) {
   field("last_loss", verify.last_loss);
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, Proof> proof) {
+void fields(Archive& field, Proof& proof) {
   field.type("proof", "Checks that real work was done");
   field("loss_finite", proof.loss_finite);
   field("failed_step", proof.failed_step, at_least(0),
@@ -73,8 +63,7 @@ void fields(Archive& field, In<Archive, Proof> proof) {
               "Known values summed through the same buckets; null: nothing is exchanged");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, KernelChoice> plan) {
+void fields(Archive& field, KernelChoice& plan) {
   field.type("plan", "The implementation chosen for one operation");
   field("key", plan.key, "Operation, shape, precision");
   field("implementation", plan.implementation);
@@ -83,8 +72,7 @@ void fields(Archive& field, In<Archive, KernelChoice> plan) {
         "Error of its result against a reference");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, ProfileEntry> entry) {
+void fields(Archive& field, ProfileEntry& entry) {
   field.type("profile_entry", "One kernel or primitive of the step, timed alone");
   field("name", entry.name, "Nodes of the model that it computes");
   field("phase", entry.phase);
@@ -94,8 +82,7 @@ void fields(Archive& field, In<Archive, ProfileEntry> entry) {
   field("bytes", entry.bytes, at_least(0), "Each operand once");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, StepProfile> profile) {
+void fields(Archive& field, StepProfile& profile) {
   field.type("profile", "Where the step goes: each kernel or primitive timed alone");
   field("step_seconds", profile.step_seconds, above(0), "Median of the timed window");
   field("sum_seconds", profile.sum_seconds, at_least(0), "Sum over the entries");
@@ -115,8 +102,7 @@ void fields(Archive& field, In<Archive, StepProfile> profile) {
   field("entries", profile.entries);
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, ConcurrentJob> job) {
+void fields(Archive& field, ConcurrentJob& job) {
   field.type("concurrent_job",
              "One of several jobs that ran at once, in the time in which all were in their "
              "windows; or, where the arm's share is serial, one after another, each in its own");
@@ -132,8 +118,7 @@ void fields(Archive& field, In<Archive, ConcurrentJob> job) {
               "Operations of a step, as those of the run; null: not reported; since 1.10");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, Neighbour> neighbour) {
+void fields(Archive& field, Neighbour& neighbour) {
   field.type("neighbour",
              "A process that trains nothing and was there to disturb: what it did while the jobs "
              "were in their windows");
@@ -144,8 +129,7 @@ void fields(Archive& field, In<Archive, Neighbour> neighbour) {
   field("flops_per_second", neighbour.flops_per_second, at_least(0));
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, Tool> tool) {
+void fields(Archive& field, Tool& tool) {
   field.type("tool", "A build of the program");
   field("version", tool.version);
   field("git_commit", tool.git_commit, commit);
@@ -157,8 +141,7 @@ void fields(Archive& field, In<Archive, Tool> tool) {
               "1.8");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, Run> run) {
+void fields(Archive& field, Run& run) {
   field.type("run", "One launch of one job, or of several at once");
   field("started_at", run.started_at, time_stamp, "RFC 3339, UTC");
   field("status", run.status);
@@ -199,8 +182,29 @@ void fields(Archive& field, In<Archive, Run> run) {
   field("ranks", run.ranks);
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, SetUp> set_up) {
+void fields(Archive& field, StepTime& step) {
+  field.type("step_time", "Times of the steps in the timed window; they say nothing of other runs");
+  field("median_seconds", step.median_seconds, above(0));
+  field("p95_seconds", step.p95_seconds, above(0));
+  field("p99_seconds", step.p99_seconds, above(0));
+  field("jitter_seconds", step.jitter_seconds, at_least(0), "1.4826 x median absolute deviation");
+  field("drift", step.drift, "Least-squares change over the window / mean");
+  field("autocorrelation", step.autocorrelation, within(-1, 1), "Between neighbouring steps");
+  field("relative_standard_error", step.relative_standard_error, at_least(0),
+        "Error of the mean, by batch means");
+  field("effective_steps", step.effective_steps, above(0),
+        "Number of independent steps that would give the same error");
+}
+
+void fields(Archive& field, Latency& latency) {
+  field.type("latency", "Times of steps taken one at a time after the window, by the host's clock");
+  field("steps", latency.steps, at_least(1));
+  field("median_seconds", latency.median_seconds, above(0));
+  field("p95_seconds", latency.p95_seconds, above(0));
+  field("p99_seconds", latency.p99_seconds, above(0));
+}
+
+void fields(Archive& field, SetUp& set_up) {
   field.type("set_up", "From the start of the process to the end of the first training step");
   field("clock", set_up.clock, "Where the start comes from");
   field("start_seconds", set_up.start_seconds, at_least(0), "Until the program's own first line");
@@ -212,8 +216,7 @@ void fields(Archive& field, In<Archive, SetUp> set_up) {
   field("total_seconds", set_up.total_seconds, at_least(0));
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, MonitoredSeries> series) {
+void fields(Archive& field, MonitoredSeries& series) {
   field.type("monitored_series",
              "What one quantity did in the timed window, in the unit that its name ends with");
   field("name", series.name);
@@ -223,8 +226,7 @@ void fields(Archive& field, In<Archive, MonitoredSeries> series) {
   field("values", series.values, "Neighbours averaged where there were many");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, Monitoring> monitoring) {
+void fields(Archive& field, Monitoring& monitoring) {
   field.type("monitoring", "What was seen of a rank's GPU and CPUs while its window was timed");
   field("interval_seconds", monitoring.interval_seconds, above(0), "Between values of the series");
   field("samples", monitoring.samples, at_least(0));
@@ -238,16 +240,14 @@ void fields(Archive& field, In<Archive, Monitoring> monitoring) {
   field.added("rdma_traffic", monitoring.rdma_traffic, "Through each RDMA port of the host");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, Binding> binding) {
+void fields(Archive& field, Binding& binding) {
   field.type("binding", "Where the threads of a rank run and what it allocates lies");
   field("cpus", binding.cpus, "CPUs that it may use, such as 0-15,32-47");
   field("numa_node", binding.numa_node, at_least(0), "Node to whose CPUs it bound itself");
   field("memory_node", binding.memory_node, at_least(0), "Node whose memory it prefers");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, ProbeTime> probe) {
+void fields(Archive& field, ProbeTime& probe) {
   field.type("probe_time", "A small piece of work, timed right after the window");
   field("name", probe.name, "As in `nearmetal micro`, where it has it, too");
   field("work", probe.work, "What one run does");
@@ -259,8 +259,7 @@ void fields(Archive& field, In<Archive, ProbeTime> probe) {
   field("p99_seconds", probe.p99_seconds, above(0));
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, StepNeeds> needs) {
+void fields(Archive& field, StepNeeds& needs) {
   field.type("step_needs", "What one step asks of the rank's machine");
   field("kernels", needs.kernels, at_least(0), "Kernels or primitives");
   field("input_bytes", needs.input_bytes, at_least(0),
@@ -274,15 +273,13 @@ void fields(Archive& field, In<Archive, StepNeeds> needs) {
         "The same for the kernels that their operations bind");
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, RankProbes> probes) {
+void fields(Archive& field, RankProbes& probes) {
   field.type("rank_probes", "What a difference between two runs can be explained by");
   field("needs", probes.needs);
   field("probes", probes.probes);
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, Rank> rank) {
+void fields(Archive& field, Rank& rank) {
   field.type("rank", "One process and its device");
   field("rank", rank.rank, at_least(0));
   field("environment", rank.environment, at_least(0), "Index into environments");

@@ -1,8 +1,6 @@
-#include "reports/json/json_archive.h"
+#include "reports/json/form.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <string_view>
 
 namespace nearmetal::json {
@@ -76,52 +74,6 @@ bool is_time_stamp(const std::string& text) {
   return month < days.size() && day >= 1 && day <= days.at(month) && number_at(11) < 24 &&
          number_at(14) < 60 && number_at(17) < 60;
 }
-
-Json Writer::take() {
-  if (!unknown_.is_null()) object_["unknown"] = std::move(unknown_);
-  return std::move(object_);
-}
-
-void Writer::unit(const char* key, SampleUnit value) {
-  if (value != unit_) put(key, json_of(value));
-  unit_ = value;
-}
-
-Json Writer::json_of(const std::map<std::string, std::string>& values, SampleUnit) {
-  Json object = Json::object();
-  for (const auto& [key, value] : values) object[key] = value;
-  return object;
-}
-
-void Writer::put(const char* key, Json value) { object_[key] = std::move(value); }
-
-void Writer::put_known(const char* key, Json value) {
-  if (unknown_.is_null()) unknown_ = Json::object();
-  put(key, std::move(value));
-}
-
-void Writer::put_unknown(const char* key, const std::string& reason) {
-  put_known(key, Json());
-  unknown_[key] = reason;
-}
-
-void Writer::put_settings(const char* key, const Json& plain, const Origins& origins) {
-  Json wrapped = Json::object();
-  for (const auto& [name, value] : plain.items()) {
-    wrapped[name] = {{"value", value}, {"origin", to_string(origins.at(name))}};
-  }
-  put(key, std::move(wrapped));
-}
-
-Json Writer::scalar(bool value) { return value; }
-Json Writer::scalar(int64_t value) { return value; }
-Json Writer::scalar(uint64_t value) { return value; }
-Json Writer::scalar(double value) {
-  if (!std::isfinite(value)) throw std::logic_error("a report must not hold NaN or infinity");
-  return value;
-}
-Json Writer::scalar(const std::string& value) { return value; }
-Json Writer::list(std::vector<Json> values) { return Json::array_t(std::move(values)); }
 
 std::vector<std::string> Form::all_names() const {
   return {names.begin(), std::ranges::find(names, nullptr)};
