@@ -3,10 +3,12 @@
 import json
 import pathlib
 import resource
+import subprocess
 
 import jsonschema
 
 import cli
+from place_judge import PlaceJudge
 
 # The values that replace a value: every type, edges of ranges, texts that look like numbers.
 REPLACEMENTS = [None, True, -1, 0, 0.5, 256, 2**53, 1e308, "", "NaN", "2.0", "complete", "a" * 64,
@@ -31,58 +33,69 @@ def places(value, path=()):
 
 
 def mutants(report):
-    """The report with one change at a time, in place, and what the change is."""
+    """The report with one change at a time, in place: the path of what changed, what the change is, and the
+    text of the report."""
     for path in list(places(report))[1:]:
         parent = report
         for key in path[:-1]:
             parent = parent[key]
         key, value = path[-1], parent[path[-1]]
+        parent[key] = "a place"
+        before, after = json.dumps(report).split('"a place"')
         for replacement in REPLACEMENTS:
             parent[key] = replacement
-            yield f"{path} = {replacement!r}"
+            yield path, f"{path} = {replacement!r}", before + json.dumps(replacement) + after
         parent[key] = value
         if not isinstance(parent, dict):
             continue
         del parent[key]
-        yield f"{path} removed"
+        yield path[:-1], f"{path} removed", json.dumps(report)
         parent[key + "_x"] = value
-        yield f"{path} renamed"
+        yield path[:-1], f"{path} renamed", json.dumps(report)
         del parent[key + "_x"]
         parent[key] = value
         parent["not_in_the_schema"] = 1
-        yield f"{path} has a new neighbour"
+        yield path[:-1], f"{path} has a new neighbour", json.dumps(report)
         del parent["not_in_the_schema"]
 
 
 class Schema(cli.CliTest):
-    def setUp(self):
-        super().setUp()
-        schema = json.loads(self.call("schema").out)
-        jsonschema.Draft202012Validator.check_schema(schema)
-        self.judge = jsonschema.Draft202012Validator(schema)
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.schema = json.loads(subprocess.check_output([cli.EXECUTABLE, "schema"]))
+        jsonschema.Draft202012Validator.check_schema(cls.schema)
+        cls.judge = jsonschema.Draft202012Validator(cls.schema)
 
     def reader_accepts(self, texts):
         """The program's verdict on each text, from one process for all.
 
         What is as the schema says and contradicts itself is accepted here: no schema can tell.
         """
-        paths = []
-        for index, text in enumerate(texts):
-            paths.append(f"{index}.json")
-            self.write(paths[-1], text)
-        process = self.call("validate", *paths)
-        accepted = {line.split(":")[0] for line in process.out.splitlines()}
+        paths = [self.write(f"{index}.json", text) for index, text in enumerate(texts)]
+        with open(self.path("out"), "w+", encoding="utf-8") as out, \
+                open(self.path("err"), "w+", encoding="utf-8") as err:
+            process = self.call("validate", *paths, stdout=out, stderr=err)
+            out.seek(0)
+            err.seek(0)
+            accepted = {line.split(":")[0] for line in out}
+            errors = err.readlines()
         self.assertEqual(process.returncode, 0 if len(accepted) == len(texts) else 5)
-        self.assertEqual(len(process.err.splitlines()), len(texts) - len(accepted))
-        accepted |= {line.split()[1] for line in process.err.splitlines()
-                     if "it contradicts itself: /" in line}
+        self.assertEqual(len(errors), len(texts) - len(accepted))
+        accepted |= {line.split()[1] for line in errors if "it contradicts itself: /" in line}
         return [path in accepted for path in paths]
 
     def assert_agreement(self, report):
-        names, texts, judged = zip(*[(name, json.dumps(report), self.judge.is_valid(report))
-                                     for name in mutants(report)])
-        for name, accepted, valid in zip(names, self.reader_accepts(texts), judged):
-            self.assertEqual(accepted, valid, name)
+        judge = PlaceJudge(self.schema, report, places(report))
+        names, texts, judged = zip(*[(name, text, judge.is_valid(changed))
+                                     for changed, name, text in mutants(report)])
+        # Judged as a whole, some are what they are by their place: of each kind of change as many.
+        for index in range(0, len(names), 101):
+            self.assertEqual(self.judge.is_valid(json.loads(texts[index])), judged[index], names[index])
+        accepted = [verdict for start in range(0, len(texts), 500)  # over the same few files
+                    for verdict in self.reader_accepts(texts[start:start + 500])]
+        for name, verdict, valid in zip(names, accepted, judged):
+            self.assertEqual(verdict, valid, name)
         # Both verdicts must be frequent, or the comparison would prove nothing.
         self.assertGreater(len(names), 2000)
         self.assertGreater(sum(judged), len(names) // 20)
