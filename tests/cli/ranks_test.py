@@ -22,8 +22,8 @@ def mpirun(*contexts):
     return command
 
 
-# Gradients of 45 MB.
-SEVERAL_BUCKETS = ["--model", "resnet18", "--bucket-mib", "8"]
+# Of 1.1 MB: three in fp32, two in 16 bits. With a larger network ranks spend seconds on every exchange.
+SEVERAL_BUCKETS = ["--bucket-mib", "1"]
 
 
 class Ranks(cli.CliTest):
@@ -68,7 +68,7 @@ class Ranks(cli.CliTest):
 
     def test_one_network_on_several_ranks(self):
         process = self.job((3, [*SEVERAL_BUCKETS, "--steps", "4", "--warmup", "2", "--verify",
-                                "--profile", "--output", "report.json"]))
+                                "--gradient-type", "fp32", "--profile", "--output", "report.json"]))
         run = self.run_of(process)
         self.assertEqual(run["world_size"], 3)
         self.assertEqual([rank["rank"] for rank in run["ranks"]], [0, 1, 2])
@@ -89,6 +89,8 @@ class Ranks(cli.CliTest):
         self.assertGreater(len(exchange["buckets"]), 2)
         self.assertEqual({bucket["type"] for bucket in exchange["buckets"]}, {"fp32"})
         self.assertIn("of gradients per step as fp32 in", process.out)
+        values = exchange["bytes_per_step"] / 4
+        self.assertTrue(1 <= values / run["parameters"] < 1.02, values)
         bucket = exchange["buckets"][0]
         self.assertAlmostEqual(bucket["bus_bandwidth_bytes_per_second"] /
                                (4 / 3 * bucket["bytes"] / bucket["seconds"]), 1)
@@ -99,7 +101,9 @@ class Ranks(cli.CliTest):
                                (4 / 3 * exchange["bytes_per_step"] / best), 1)
         self.assertLessEqual(exchange["least_seconds_per_step"], exchange["buckets_seconds"])
         self.assertIn("at least", process.out)
-        self.assertIn("exchange", {entry["phase"] for entry in run["profile"]["entries"]})
+        names = {entry["name"] for entry in run["profile"]["entries"] if entry["phase"] == "exchange"}
+        self.assertTrue(names)
+        self.assertFalse([name for name in names if "fp32" in name], "as they are")
         self.assertIn("3 on", process.out)
         self.assertIn("gradients averaged every step", process.out)
         self.assertEqual(process.out.count("throughput"), 1, "one rank speaks")
@@ -108,26 +112,25 @@ class Ranks(cli.CliTest):
         run = self.run_of(self.job((2, [*SEVERAL_BUCKETS, "--steps", "3", "--warmup", "1",
                                         "--accumulate", "3", "--output", "report.json"])))
         self.assertEqual(run["window"]["images"], 3 * 2 * 3 * 2)
+        self.assertEqual({bucket["type"] for bucket in run["communication"]["buckets"]}, {"fp32"}, "unasked")
         self.assertEqual((run["proof"]["replicas_identical"], run["proof"]["sums_exact"]),
                          (True, True))
 
     def test_gradients_travel_in_the_type_that_is_asked_for(self):
-        for wire, size, *more in ("bf16", 2), ("fp16", 2, "--loss-scale", "8"), ("fp32", 4):
-            process = self.job((2, [*SEVERAL_BUCKETS, "--steps", "2", "--gradient-type", wire,
-                                    "--profile", *more, "--force", "--output", "report.json"]))
+        for wire, *more in ("bf16",), ("fp16", "--loss-scale", "8"):
+            process = self.job((2, [*SEVERAL_BUCKETS, "--steps", "2", "--warmup", "1", "--profile",
+                                    "--gradient-type", wire, *more, "--force", "--output", "report.json"]))
             run = self.run_of(process)
             exchange = run["communication"]
-            self.assertEqual({bucket["type"] for bucket in exchange["buckets"]}, {wire})
-            self.assertGreater(len(exchange["buckets"]), 2)
-            values = exchange["bytes_per_step"] / size
+            self.assertEqual([bucket["type"] for bucket in exchange["buckets"]], [wire, wire])
+            values = exchange["bytes_per_step"] / 2
             self.assertTrue(1 <= values / run["parameters"] < 1.02, values)
             self.assertEqual((run["proof"]["replicas_identical"], run["proof"]["sums_exact"]),
                              (True, True))
             self.assertIn(f"of gradients per step as {wire} in", process.out)
             names = {entry["name"] for entry in run["profile"]["entries"]
                      if entry["phase"] == "exchange"}
-            self.assertEqual("bucket 0 to " + wire in names, size == 2, names)
-            self.assertEqual("all buckets from " + wire in names, size == 2, names)
+            self.assertLessEqual({"bucket 0 to " + wire, "all buckets from " + wire}, names)
             self.assertEqual([rank["skipped_updates"] for rank in run["ranks"]], [0, 0])
 
     def test_gradients_that_their_type_does_not_hold_fail_the_run(self):
