@@ -25,6 +25,7 @@ class Grid(cli.SweepTest):
         self.assertEqual(self.call("validate", "s.json").returncode, 0)
         return {arm["name"]: arm for arm in self.report("s.json")["arms"]}
 
+    @cli.failed_jobs_end_at_once
     def test_what_cannot_run_is_reported_once_and_the_rest_runs(self):
         process = self.grid("--grid", "batch=2,60000,auto", "--grid", "precision=fp32,fp16",
                             "--repeats", "2")
@@ -42,6 +43,7 @@ class Grid(cli.SweepTest):
                          {"layout": "1x1x1", "settings": {"batch": "2", "precision": "fp32"}})
         self.assertFalse(os.path.exists(self.path("s.jsonl")), "nothing is left to do")
 
+    @cli.failed_jobs_end_at_once
     def test_where_nothing_runs_the_sweep_has_failed(self):
         process = self.grid("--grid", "precision=fp16", "--grid", "batch=2,4", "--repeats", "1")
         self.assertEqual(process.returncode, 2, process.err)

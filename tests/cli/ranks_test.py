@@ -56,11 +56,13 @@ class Ranks(cli.CliTest):
         self.assertEqual(self.call("validate", "report.json").returncode, 0)
         return report["arms"][0]["runs"][0]
 
+    @cli.failed_jobs_end_at_once
     def test_a_refused_command_line_is_reported_once(self):
         process = self.job((3, ["--steps", "none"]))
         self.assertEqual(process.returncode, 2, process.err)
         self.assertEqual(process.err.count("--steps must be an integer"), 1, process.err)
 
+    @cli.failed_jobs_end_at_once
     def test_a_rank_with_other_options_says_why_they_are_refused(self):
         process = self.job((1, ["--steps", "2"]), (1, ["--steps", "none"]))
         self.assertEqual(process.returncode, 2, process.err)
@@ -133,6 +135,7 @@ class Ranks(cli.CliTest):
             self.assertLessEqual({"bucket 0 to " + wire, "all buckets from " + wire}, names)
             self.assertEqual([rank["skipped_updates"] for rank in run["ranks"]], [0, 0])
 
+    @cli.failed_jobs_end_at_once
     def test_gradients_that_their_type_does_not_hold_fail_the_run(self):
         process = self.job((2, ["--steps", "2", "--gradient-type", "fp16", "--loss-scale", "1e7",
                                 "--output", "report.json"]))
@@ -168,18 +171,21 @@ class Ranks(cli.CliTest):
         threads = self.report()["invocation"]["config"]["threads"]["value"]
         self.assertEqual(threads, max(1, len(os.sched_getaffinity(0)) // 2))
 
+    @cli.failed_jobs_end_at_once
     def test_a_bad_setting_is_reported_once(self):
         process = self.job((2, ["--batch", "1", "--image-size", "4"]))
         self.assertEqual(process.returncode, 2, process.err)
         self.assertEqual(process.err.count("nearmetal: "), 1, process.err)
         self.assertFalse(os.path.exists(self.path("report.json")))
 
+    @cli.failed_jobs_end_at_once
     def test_sums_by_nccl_between_cpus_are_refused(self):
         for way in "hierarchical", "auto":
             process = self.job((2, ["--all-reduce", way]))
             self.assertEqual(process.returncode, 2, process.err)
             self.assertEqual(process.err.count("--all-reduce is for GPUs"), 1, process.err)
 
+    @cli.failed_jobs_end_at_once
     def test_another_number_of_ranks_is_refused(self):
         process = self.job((2, ["--ranks", "3"]))
         self.assertEqual(process.returncode, 2, process.err)
@@ -192,6 +198,7 @@ class Ranks(cli.CliTest):
         self.assertEqual(process.returncode, 2, process.err)
         self.assertIn("started 2 processes, but MPI sees 1", process.err)
 
+    @cli.failed_jobs_end_at_once
     def test_ranks_that_differ_are_refused(self):
         process = self.job((1, ["--seed", "1", "--output", "report.json"]), (1, ["--seed", "2"]))
         self.assertEqual(process.returncode, 2, process.err)
@@ -200,6 +207,7 @@ class Ranks(cli.CliTest):
         self.assertIn("settings", process.err)
         self.assertFalse(os.path.exists(self.path("report.json")))
 
+    @cli.failed_jobs_end_at_once
     def test_a_report_that_cannot_be_written_fails_the_job(self):
         process = self.job((2, ["--steps", "1", "--output", "missing/report.json"]))
         self.assertEqual(process.returncode, 9, process.err)

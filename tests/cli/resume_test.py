@@ -52,6 +52,7 @@ class Resume(cli.SweepTest):
     def runs(self):
         return self.report("s.json")["arms"][0]["runs"]
 
+    @cli.failed_jobs_end_at_once
     def test_failed_runs_are_taken_again_and_more_beside_them(self):
         program = self.program("breaks", '[ -e repaired ] || { echo "nearmetal: broken" >&2; exit 6; }')
         process = self.sweep_of(program, "--repeats", "1")
@@ -65,6 +66,7 @@ class Resume(cli.SweepTest):
         self.assertEqual([run["status"] for run in self.runs()], ["complete", "complete"])
         self.assertFalse(os.path.exists(self.path("s.jsonl")))
 
+    @cli.failed_jobs_end_at_once
     def test_builds_are_not_mixed_unless_allowed(self):
         other = self.another_build()
         program = self.program("changes", f'[ ! -e changed ] || exec {other} "$@"; touch changed')
@@ -85,6 +87,7 @@ class Resume(cli.SweepTest):
         self.assertNotEqual(builds[0], builds[1])
         self.assertEqual(self.call("validate", "s.json").returncode, 0)
 
+    @cli.failed_jobs_end_at_once
     def test_a_journal_of_another_build_is_refused(self):
         too_large = (*cli.TINY_WORK, "--batch", "60000", "--repeats", "1", "--quiet")
         commands = {"s": ("sweep", "1x1x1", *too_large), "r": ("run", *too_large)}
@@ -131,6 +134,7 @@ class Resume(cli.SweepTest):
             self.assert_refused(process, 2, f"{output} is read here")
             self.assertTrue(os.access(other, os.X_OK))
 
+    @cli.failed_jobs_end_at_once
     def test_what_goes_on_has_its_options_before_the_layouts(self):
         too_large = (*cli.TINY_WORK, "--batch", "60000", "--repeats", "1")
         files = ("--output", "s.json")

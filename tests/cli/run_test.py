@@ -81,7 +81,8 @@ class Run(cli.CliTest):
         self.assertIn("cpu_steal_share", [series["name"] for series in monitoring["series"]])
         self.assertNotEqual(monitoring["verdict"], "unknown")
         self.assertIn("stall", [warning["code"] for warning in run["warnings"]])
-        self.assertAlmostEqual(run["window"]["seconds"], 4, delta=0.25)
+        # Not two seconds longer; the steps that are left are counted by how long those before took.
+        self.assertAlmostEqual(run["window"]["seconds"], 4, delta=1)
 
     def test_losses_repeat_with_the_seed_and_differ_without(self):
         losses = []

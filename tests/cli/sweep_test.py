@@ -81,6 +81,7 @@ class Sweep(cli.SweepTest):
         for rank in report["arms"][0]["runs"][0]["ranks"]:
             self.assertIsNone(rank["monitoring"])
 
+    @cli.failed_jobs_end_at_once
     def test_a_failing_layout_does_not_keep_the_others_from_running(self):
         layouts = {"layouts": [{"name": "too_large", "shape": "1x1x1",
                                 "workload": {"batch": 60000, "steps": 3}},
@@ -177,6 +178,7 @@ exec {cli.EXECUTABLE} "$@"
         self.assertEqual([run["status"] for run in arm["runs"]], ["failed", "complete", "failed"])
         self.assertEqual(self.call("validate", "s.json").returncode, 0)
 
+    @cli.failed_jobs_end_at_once
     def test_expectations_are_checked_against_what_ranks_find(self):
         machine = json.loads(self.tiny("--steps", "1", "--json").out)["environments"][0][
             "virtualisation"]["machine"]
