@@ -1,13 +1,17 @@
 // How often a gate answers what, over thousands of made-up sessions at fixed seeds.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <fstream>
+#include <limits>
 #include <random>
 #include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "reports/compare/gate.h"
 #include "reports/formats/comparison_text.h"
@@ -167,19 +171,28 @@ TEST(GateSimulation, AStrictGateHardlyPassesWhatIsAtTheMargin) {
   EXPECT_GE(share_of(ExitCode::ok, 0, 0.005, 5, FailOn::any, 1000), 0.95);
 }
 
-TEST(Load, AThousandRowsArePrintedAtOnce) {
+// CPU time, whatever else runs; the least of some trials.
+double seconds_to_print(int rows) {
   std::vector<std::pair<std::string, std::vector<double>>> arms;
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = 0; i < rows; ++i) {
     arms.push_back({"arm " + std::to_string(i), {1000.0 + i % 7, 1001, 1002, 1004}});
   }
   const Comparison comparison = compare(made_up_set(arms), made_up_set(arms, 60), {});
-  ASSERT_EQ(comparison.rows.size(), 1000U);
-  const std::clock_t start = std::clock();  // CPU time, whatever else runs
-  std::ostringstream text;
-  print_comparison(text, comparison, true);
-  const double cpu_seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
-  EXPECT_LT(cpu_seconds, 0.2);
-  RecordProperty("milliseconds", static_cast<int>(1e3 * cpu_seconds));
+  EXPECT_EQ(std::ssize(comparison.rows), rows);
+  double least = std::numeric_limits<double>::infinity();
+  for (int trial = 0; trial < 5; ++trial) {
+    const std::clock_t start = std::clock();
+    std::ostringstream text;
+    print_comparison(text, comparison, true);
+    least = std::min(least, static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
+  }
+  return least;
+}
+
+TEST(Load, FourTimesTheRowsTakeAboutFourTimesAsLongToPrint) {
+  const double seconds = seconds_to_print(1000);
+  EXPECT_LT(seconds, 8 * seconds_to_print(250)) << "16 times, were it quadratic";
+  EXPECT_LT(seconds, 1) << "a hundredth of it is usual";
 }
 
 }  // namespace

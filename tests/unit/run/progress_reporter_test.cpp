@@ -1,9 +1,10 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <ostream>
+#include <semaphore>
 #include <sstream>
 #include <string>
-#include <thread>
 
 #include "bench/run/sweep_control.h"
 #include "reports/json/event_json.h"
@@ -11,9 +12,19 @@
 namespace nearmetal {
 namespace {
 
+// A text that says when there is more of it.
+struct Told : std::stringbuf {
+  std::counting_semaphore<> flushes{0};
+  int sync() override {
+    flushes.release();
+    return 0;
+  }
+};
+
 // The last event of a run that ended at step 93 of its warm-up.
 Event last_event(bool failed) {
-  std::ostringstream out;
+  Told told;
+  std::ostream out(&told);
   {
     TrainerProgress progress;
     progress.steps_done = 93;
@@ -21,9 +32,11 @@ Event last_event(bool failed) {
     auto following = reporter.follow(progress, 4);
     if (failed) reporter.stay();
     following.reset();
-    std::this_thread::sleep_for(std::chrono::milliseconds(700));  // it reports twice a second
+    while (told.flushes.try_acquire()) {
+    }
+    EXPECT_TRUE(told.flushes.try_acquire_for(std::chrono::minutes(1)));
   }
-  std::istringstream lines(out.str());
+  std::istringstream lines(told.str());
   std::string last;
   for (std::string line; std::getline(lines, line);) last = line;
   return event_from_json(last);
