@@ -9,7 +9,6 @@
 #include "bench/cli/parse_value.h"
 #include "bench/commands/baseline.h"
 #include "bench/commands/program.h"
-#include "bench/commands/repeat_run.h"
 #include "reports/compare/baseline.h"
 
 namespace nearmetal {
@@ -68,7 +67,7 @@ ExitCode run_gate(const GateForm& form, const Context& context) {
   std::optional<Repeatable> repeated;
   if (form.reruns > 0) {
     catch_stop_signals();  // before other threads start
-    repeated = repeatable(request.next.front(), form.hosts);
+    repeated = repeatable(request.next.front(), form.repeat);
   }
   require_no_input(request, request.next);
   RunSet next = read_runs(request.next, request.html.has_value());
@@ -115,7 +114,7 @@ void add_gate_options(Options& options, GateForm& form) {
                 [&form](const std::string& text) { form.window.since = checked_date(text); });
   options.number("--rerun", "MAX", form.reruns, {0, 1000},
                  "while inconclusive, repeat NEW at most this many times");
-  add_repeat_options(options, form.hosts);
+  add_repeat_options(options, form.repeat);
   add_baselines_option(options, form.baselines_folder);
   add_form_options(options, request);
   add_page_options(options, request);

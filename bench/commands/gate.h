@@ -6,14 +6,15 @@
 
 #include "bench/cli/command.h"
 #include "bench/commands/compare_request.h"
+#include "bench/commands/repeat_run.h"
 
 namespace nearmetal {
 
 struct GateForm {
   CompareRequest request;
   GateOptions gate;
-  int64_t reruns = 0;                // at most
-  std::optional<std::string> hosts;  // of those
+  int64_t reruns = 0;    // at most
+  RepeatOptions repeat;  // of those
   BaselineWindow window;
   std::string baselines_folder = "baselines";
 };

@@ -3,15 +3,19 @@
 #include <algorithm>
 #include <filesystem>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "bench/cli/build_info.h"
 #include "bench/cli/exit_status.h"
+#include "bench/cli/parse_value.h"
+#include "bench/commands/layout_options.h"
 #include "bench/environment/environment.h"
 #include "bench/sweep/repeated_layout.h"
 #include "bench/sweep/run_layout.h"
 #include "bench/sweep/sweep_report.h"
 #include "models/errors.h"
+#include "models/load_module.h"
 #include "reports/files/atomic_file.h"
 #include "reports/json/json.h"
 #include "reports/text/text.h"
@@ -64,12 +68,25 @@ void require_repeatable(const Report& report, const std::string& source) {
   }
 }
 
-// The report says which file is started, so that it must be the very one that ran.
-void require_same_executable(const Repeatable& repeated) {
-  const std::optional<Executable>& then = repeated.report.arms[0].executable;
-  if (!then || repeated.plan.executables.at(0) == *then) return;
-  throw std::invalid_argument(repeated.place + " cannot be repeated: " + then->path +
-                              " is another build than the one that ran");
+// A report comes from anywhere: it has a say in what is started only by the hashes of what ran.
+std::optional<std::string> program_for(const Arm& arm, const std::optional<std::string>& named) {
+  if (arm.executable) return named.value_or(program_path().string());
+  if (!named) return std::nullopt;
+  throw std::invalid_argument(
+      "no build is recorded that --program could be compared with; without it, this one runs");
+}
+
+void require_same_executable(const Repeatable& repeated, bool named) {
+  if (repeated.plan.executables.empty()) return;
+  const Executable& then = *repeated.report.arms[0].executable;
+  Executable now = repeated.plan.executables.at(0);
+  const std::string path = std::exchange(now.path, then.path);
+  if (now == then) return;
+  throw std::invalid_argument(
+      repeated.place + " cannot be repeated: " +
+      (named ? path + " is another build than the one that ran, '" + then.path + "'"
+             : "another build than this one ran, '" + then.path +
+                   "'; name a file that holds it: --program FILE"));
 }
 
 Report report_of_repeat(const Repeatable& repeated, const LaunchOutcome& outcome,
@@ -96,12 +113,18 @@ void require_complete(const Report& report, const LaunchOutcome& outcome, const 
 
 }  // namespace
 
-void add_repeat_options(Options& options, std::optional<std::string>& hosts) {
-  options.path("--hosts", "LIST|FILE", hosts,
+void add_repeat_options(Options& options, RepeatOptions& repeat) {
+  options.path("--hosts", "LIST|FILE", repeat.hosts,
                "hosts to use: NAME:GPUS,..., or a hostfile of mpirun [this one]");
+  options.value("--program", "FILE", "build to start, if it is the one that ran [this one]",
+                [&repeat](const std::string& text) {
+                  const fs::path path = checked_path("--program", text);
+                  repeat.program =
+                      plain_text("--program", fs::absolute(path).lexically_normal().string());
+                });
 }
 
-Repeatable repeatable(const std::string& place, const std::optional<std::string>& hosts) {
+Repeatable repeatable(const std::string& place, const RepeatOptions& repeat) {
   if (fs::is_directory(place)) {
     throw std::invalid_argument("--rerun repeats a report: name one instead of the folder " +
                                 place);
@@ -112,11 +135,14 @@ Repeatable repeatable(const std::string& place, const std::optional<std::string>
   if (!arm.empty()) keep_only_arm(found.report, arm, file);
   require_repeatable(found.report, place);
   try {
-    found.plan = make_launch_plan(request_of_arm(found.report, found.report.arms[0], place, hosts));
+    const Arm& arm = found.report.arms[0];
+    PlanRequest request = request_of_arm(found.report, arm, place, repeat.hosts);
+    request.file->layouts[0].executable = program_for(arm, repeat.program);
+    found.plan = make_launch_plan(request);
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(place + " cannot be repeated: " + error.what());
   }
-  require_same_executable(found);
+  require_same_executable(found, repeat.program.has_value());
   require_shares(found.plan);
   require_mpirun(found.plan);
   return found;

@@ -11,8 +11,12 @@
 
 namespace nearmetal {
 
-/// --hosts, of what is repeated.
-void add_repeat_options(Options& options, std::optional<std::string>& hosts);
+/// Where a report's run is repeated, and by which build.
+struct RepeatOptions {
+  std::optional<std::string> hosts;
+  std::optional<std::string> program;  // none: this one
+};
+void add_repeat_options(Options& options, RepeatOptions& repeat);
 
 /// A report whose configuration can be repeated, left with the arm that is.
 struct Repeatable {
@@ -22,17 +26,16 @@ struct Repeatable {
 };
 
 /// Throws std::invalid_argument, beginning with `place`, for what is no file, a report of several
-/// arms, and one whose executable is not there as it ran, and what request_of_arm(),
+/// arms, and one that another build ran than would now, and what request_of_arm(),
 /// make_launch_plan(), require_shares() and require_mpirun() throw; InvalidReport where none of its
 /// runs is complete.
-Repeatable repeatable(const std::string& place, const std::optional<std::string>& hosts);
+Repeatable repeatable(const std::string& place, const RepeatOptions& repeat);
 
 /// Starts the jobs of the arm as a sweep does, with the configuration of the report; waits for the
 /// end, and adds the new run to `set` under the name of the arm that it repeats: they are one row.
-/// Nothing recorded is executed, but for the executable that a layout named, as long as it has the
-/// recorded hash: settings were read into types, and go from there into an argument vector. What
-/// was measured, also in part, stays in the current folder as a report. Throws JobFailure for a run
-/// that was stopped (129, 130 or 143) or failed (6).
+/// Nothing recorded is executed: settings were read into types, and go from there into an argument
+/// vector. What was measured, also in part, stays in the current folder as a report. Throws
+/// JobFailure for a run that was stopped (129, 130 or 143) or failed (6).
 void add_repeat(RunSet& set, const Repeatable& repeated, bool with_steps, const Context& context);
 
 }  // namespace nearmetal

@@ -16,16 +16,19 @@ Example:
   nearmetal rerun sweep.json#1x1x2     one arm, with its ranks, jobs and shares
   nearmetal rerun old.json --hosts vm0:2,vm1:2
                                        a job of two hosts, on these two
+  nearmetal rerun sweep.json#old --program ../old/bin/nearmetal
+                                       an arm of another build, by that build
 
 rerun ends with exit 5 at once if the report has no complete run to compare new ones with. Settings
-come from the report; nothing in it is executed. If the arm's layout named another build, that build
-runs, as long as its file still has the recorded SHA-256. The new reports stay in this folder, even
-if Ctrl-C stopped the run. A report that holds plans must lie under the same path on other hosts.)";
+come from the report; no program does. This one runs, and where the layout named a build (executable
+of the report), it must have the recorded SHA-256, or --program must name a file that has; else the
+exit code is 2. The new reports stay in this folder, even if Ctrl-C stopped the run. A report that
+holds plans, and what --program names, must lie under the same path on other hosts.)";
 
 struct RerunForm {
   std::string report;
   std::optional<int64_t> runs;
-  std::optional<std::string> hosts;
+  RepeatOptions repeat;
   CompareRequest request;
 };
 
@@ -38,14 +41,14 @@ void add_rerun_options(Options& options, RerunForm& form) {
   };
   options.values("REPORT", "FILE", "Report whose configuration is repeated", take).required = true;
   options.number("--runs", "N", form.runs, {1, 1000}, "fresh launches [as many as the report has]");
-  add_repeat_options(options, form.hosts);
+  add_repeat_options(options, form.repeat);
   add_rule_options(options, form.request.options);
   add_form_options(options, form.request);
 }
 
 ExitCode run_rerun(const RerunForm& form, const Context& context) {
   catch_stop_signals();
-  const Repeatable repeated = repeatable(form.report, form.hosts);
+  const Repeatable repeated = repeatable(form.report, form.repeat);
   RunSet base;
   add_runs(base, repeated.report, repeated.place);
   RunSet next;

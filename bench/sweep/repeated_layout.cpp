@@ -213,14 +213,6 @@ RunConfig settled_config_of(const Report& report, const Arm& arm) {
   return config;
 }
 
-// Never one that lies where the command is given, such as beside a report that came from elsewhere.
-std::optional<std::string> executable_of(const Arm& arm) {
-  if (!arm.executable) return {};
-  const std::string& path = arm.executable->path;
-  if (path.starts_with('/') && is_plain_text(path)) return path;
-  refuse("it ran another build, '" + path + "', and does not say in which folder that lies");
-}
-
 }  // namespace
 
 LayoutFile layout_of_process(Device device, const std::string& name) {
@@ -245,7 +237,6 @@ PlanRequest request_of_arm(const Report& report, const Arm& arm, const std::stri
                        : RepeatedLayout(report, arm, hosts).make();
   static_cast<Workload&>(request.workload) = repeated_workload(config);
   if (!alone) std::erase(request.workload.given, "gpu");  // of each rank its own
-  request.file->layouts[0].executable = executable_of(arm);
   const bool one_size = !arm.share || has_equal_shares(*arm.share);
   if (!arm.runs.at(0).kernel_choices.empty() && one_size) {
     request.workload.config.plans = place;

@@ -15,11 +15,11 @@ namespace nearmetal {
 LayoutFile layout_of_process(Device device, const std::string& name);
 
 /// The work of an arm as it ran: under mpirun or alone, its jobs and their ranks, hosts, emulated
-/// VMs and shares, on the first GPUs that are visible here, by the executable that its layout
-/// named, with the settings of its configuration and exactly the plans of `place` (FILE or
-/// FILE#ARM) where it holds any. `hosts` are those to run on, in the order of the report's; without
-/// any it is this machine. Throws std::invalid_argument for what the report does not tell, and for
-/// other numbers of hosts or GPUs.
+/// VMs and shares, on the first GPUs that are visible here, by this program, with the settings of
+/// its configuration and exactly the plans of `place` (FILE or FILE#ARM) where it holds any.
+/// `hosts` are those to run on, in the order of the report's; without any it is this machine.
+/// Throws std::invalid_argument for what the report does not tell, and for other numbers of hosts
+/// or GPUs.
 PlanRequest request_of_arm(const Report& report, const Arm& arm, const std::string& place,
                            const std::optional<std::string>& hosts);
 

@@ -39,34 +39,48 @@ class RerunOfRanks(CompareTest):
             self.assert_refused(self.call("rerun", "far.json#1x1x2", *hosts), 2, "2 hosts",
                                 ", far)", "--hosts")
 
-    def test_the_build_that_a_layout_named_is_started_again(self):
+    def test_a_build_that_a_layout_named_is_started_where_it_is_named_now(self):
         script = f'#!/bin/sh\necho >>started\nexec {cli.EXECUTABLE} "$@"\n'
-        other = self.write("other", script)
-        os.chmod(other, 0o755)
+        self.write_program("other", script)
+        other = self.path("other")
         jobs = [{"instances": [{"host": "localhost", "ranks": 1}]}]
-        layouts = {"hosts": [{"name": "localhost", "gpus": 0}], "repeats": 1,
-                   "layouts": [{"name": "old", "jobs": jobs, "executable": other}]}
+        layouts = {"hosts": [{"name": "localhost", "gpus": 0}], "repeats": 1, "layouts": [
+            {"name": "old", "jobs": jobs, "executable": other},
+            {"name": "new", "jobs": jobs, "executable": cli.EXECUTABLE}]}
         made = self.call("sweep", self.write("layouts.json", json.dumps(layouts)), *cli.TINY_WORK,
                          "--steps", "3", "--output", "ex.json")
         self.assertEqual(made.returncode, 0, made.err)
-        self.assert_verdict(self.call("rerun", "ex.json#old", "--runs", "1"), 0, "1|1")
-        self.assertEqual(os.path.getsize(self.path("started")), 2)
-        [then], [now] = (self.report(name)["arms"]
-                         for name in ("ex.json", "rerun-1-of-ex.report.json"))
+        base = self.report("ex.json")
+        runs = base["arms"][0]["runs"]
+        runs.append({**runs[0], "started_at": "2026-01-31T12:00:00Z"})
+        self.write("base.json", json.dumps(base))
+        gate = ["gate", "base.json#old", "--rerun", "1", "--min-runs", "2"]
+        for repeat in (["rerun"], gate):
+            self.assert_refused(self.call(*repeat, "ex.json#old"), 2, "another build than this one",
+                                f"'{other}'", "--program FILE")
+        self.assertEqual(os.path.getsize(self.path("started")), 1)
+        process = self.call("rerun", "ex.json#old", "--runs", "1", "--program", "other")
+        self.assert_verdict(process, 0, "1|1")
+        process = self.call(*gate, "ex.json#old", "--program", other)
+        self.assertIn("2|2", process.out, process.err)
+        self.assertEqual(os.path.getsize(self.path("started")), 3)
+        [then, this], [now] = (self.report(name)["arms"]
+                               for name in ("ex.json", "rerun-1-of-ex.report.json"))
         self.assertEqual(now["executable"], then["executable"])
         variables = self.report("rerun-1-of-ex.report.json")["environments"][0]["variables"]
         self.assertIn("OMPI_MCA_ess_base_jobid", variables, "under mpirun, as it ran")
+        self.assert_verdict(self.call("rerun", "ex.json#new", "--runs", "1"), 0, "1|1")
+        self.assertEqual(this["executable"],
+                         self.report("rerun-3-of-ex.report.json")["arms"][0]["executable"])
         self.write("other", script + "\n")
-        self.assert_refused(self.call("rerun", "ex.json"), 2, f"{other} is another build than")
+        self.assert_refused(self.call("rerun", "ex.json#old", "--program", "./other"), 2,
+                            f"{other} is another build than the one that ran")
+        self.assert_refused(self.call("rerun", "ex.json#new", "--program", other), 2,
+                            f"{other} is another build than the one that ran")
         os.remove(other)
-        self.assert_refused(self.call("rerun", "ex.json"), 2, other, "no program")
-        report = self.report("ex.json")
-        report["arms"][0]["executable"]["path"] = "other"
-        self.write("ex.json", json.dumps(report))
-        self.write("other", script)
-        os.chmod(other, 0o755)
-        self.assert_refused(self.call("rerun", "ex.json"), 2, "'other'", "in which folder")
-        self.assertEqual(os.path.getsize(self.path("started")), 2)
+        self.assert_refused(self.call("rerun", "ex.json#old", "--program", other), 2,
+                            f"'{other}' is no program")
+        self.assertEqual(os.path.getsize(self.path("started")), 3)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """rerun, and the repeats of gate --rerun, with real runs."""
 
+import hashlib
 import json
 import os
 import pathlib
@@ -106,6 +107,27 @@ class Rerun(CompareTest):
             report["kind"] = report["arms"][0]["kind"] = "emulated"
         emulated = self.made("emulated.json", 1000, 0, emulate)
         self.assert_refused(self.call("rerun", emulated), 2, "emulated", "nearmetal sweep")
+
+    def test_a_report_names_no_program_that_is_started(self):
+        """Not even one that has the hash which the report says."""
+        for program in ("/bin/sh", self.path("evil"), "evil"):
+            self.write_program("evil", "#!/bin/sh\ntouch owned\n")
+            self.write("run", "touch owned\n")
+            with open(os.path.join(self.folder, program), "rb") as file:
+                digest = hashlib.sha256(file.read()).hexdigest()
+
+            def name_it(report, _, program=program, digest=digest):
+                report["arms"][0]["executable"] = {"path": program, "sha256": digest,
+                                                   "modules_sha256": {}}
+            bad = self.made("bad.json", 1000, 0, name_it)
+            for command in (["rerun", bad], ["gate", bad, bad, "--rerun", "1"]):
+                self.assert_refused(self.call(*command), 2, bad, f"'{program}'", "--program FILE")
+        self.assertFalse(os.path.exists(self.path("owned")))
+
+    def test_a_program_is_not_named_for_a_report_without_a_hash(self):
+        made = self.made("old.json", 1000, 0)
+        self.assert_refused(self.call("rerun", made, "--program", cli.EXECUTABLE), 2, made,
+                            "no build is recorded", "--program")
 
     def test_recorded_text_is_not_executed(self):
         def hostile(report, _):
