@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <stdexcept>
 #include <string_view>
 #include <type_traits>
@@ -109,6 +110,16 @@ std::string checked_path(const std::string& flag, const std::string& text) {
   if (!text.empty() && (is_argument || text.front() != '-' || text == "-")) return text;
   throw std::invalid_argument(flag + " needs the path of a file, not '" + text +
                               "'; write ./NAME for a name that starts with '-'");
+}
+
+bool is_path(const std::string& word) {
+  return word.find('/') != word.npos || std::filesystem::path(word).has_extension();
+}
+
+std::string file_of_that_name(const std::string& word) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(word, ignored)) return "";
+  return "; there is a file of that name: write ./" + word + " to use it";
 }
 
 void parse_setting(const Setting& setting, const std::string& text, std::string& network) {

@@ -41,6 +41,13 @@ std::vector<std::string> comma_separated(const std::string& text);
 /// standard stream.
 std::string checked_path(const std::string& flag, const std::string& text);
 
+/// Whether a word that may also be a name is the path of a file: by a '/' or a suffix, whatever
+/// lies in the current folder.
+bool is_path(const std::string& word);
+
+/// How to write a word that is none where a file has that name; empty where there is no such file.
+std::string file_of_that_name(const std::string& word);
+
 /// The names that the option of an enum takes.
 template <Named E>
 std::vector<std::string> choices_of(const Setting& setting) {

@@ -16,6 +16,7 @@ Layouts in short: nodes x VMs per node x GPUs per VM, K*(...) for K such jobs at
   1x1x2 is one job on two GPUs, 2*(1x1x1) are two on one each. Without any: 1, 2, 4, ... all GPUs.
   Several VMs on one node are emulated (kind emulated): parts of the host without P2P or shared
   memory between them. Real VMs are hosts; a layout file can say which share a node.
+  A layout file or hostfile is a path with a / or a suffix: plain is no file, ./plain is one.
 
 Each rank reads and writes the files of --plans, --plan-cache and --host-facts itself, so that each
 host needs them under the same path. --plans is also read here: a layout takes the plans of the arm

@@ -161,10 +161,13 @@ std::vector<Host> unnamed_hosts(const std::string& argument) {
 
 // The hosts as mpirun reads them: "NAME slots=N", the rest of a line after # is a remark.
 std::vector<Host> hosts_of_file(const std::string& path) {
-  std::ifstream file(path);
-  if (!file || fs::is_directory(path)) {
-    throw std::invalid_argument("--hosts: '" + path +
-                                "' is no file; a list has GPUs after each name, as in vm0:2,vm1:2");
+  std::ifstream file;
+  if (is_path(path)) file.open(path);
+  if (!file.is_open() || fs::is_directory(path)) {
+    const std::string hint = is_path(path) ? "" : file_of_that_name(path);
+    throw std::invalid_argument("--hosts: '" + path + "' is no " +
+                                (hint.empty() ? "file" : "list") +
+                                "; a list has GPUs after each name, as in vm0:2,vm1:2" + hint);
   }
   std::vector<Host> hosts;
   int64_t number = 0;
@@ -227,8 +230,9 @@ bool is_this_machine(const std::string& address) {
 }
 
 std::vector<Host> hosts_from(const std::string& argument) {
-  const bool list = argument.find(':') != std::string::npos;
-  const bool unnamed = argument.find('*') != std::string::npos;
+  const bool named = argument.find('/') == std::string::npos;
+  const bool list = named && argument.find(':') != std::string::npos;
+  const bool unnamed = named && argument.find('*') != std::string::npos;
   std::vector<Host> hosts = list      ? hosts_of_list(argument)
                             : unnamed ? unnamed_hosts(argument)
                                       : hosts_of_file(argument);

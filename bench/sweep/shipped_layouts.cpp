@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "bench/cli/parse_value.h"
 #include "comm/layout/short_form.h"
 #include "models/load_module.h"
 #include "reports/text/nearest_word.h"
@@ -48,7 +49,8 @@ std::string shipped_layout_file(const std::string& name) {
 
 std::string layout_place(const std::string& word) {
   std::error_code ignored;
-  if (word == "-" || word.find('/') != word.npos || fs::exists(word, ignored)) return word;
+  const bool in_folder = is_path(word) && fs::exists(word, ignored);
+  if (word == "-" || word.find('/') != word.npos || in_folder) return word;
   const std::string name = word.ends_with(".json") ? fs::path(word).stem().string() : word;
   const std::vector<std::string> names = shipped_layouts();
   if (std::ranges::find(names, name) != names.end()) {
@@ -57,10 +59,11 @@ std::string layout_place(const std::string& word) {
     return file;
   }
   if (is_misspelt_short_form(word)) parse_short_form(word);  // which says what it lacks
-  throw std::invalid_argument(word + ": it cannot be read: " + std::strerror(ENOENT) +
-                              ", and no layout of that name comes with nearmetal" +
+  const std::string unread =
+      is_path(word) ? std::string("it cannot be read: ") + std::strerror(ENOENT) + ", and " : "";
+  throw std::invalid_argument(word + ": " + unread + "no layout of that name comes with nearmetal" +
                               did_you_mean(name, names) + " (" + joined(names) +
-                              "); layouts in short are written as 1x1x2");
+                              "); layouts in short are written as 1x1x2" + file_of_that_name(word));
 }
 
 }  // namespace nearmetal

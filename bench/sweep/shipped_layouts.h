@@ -13,8 +13,8 @@ std::vector<std::string> shipped_layouts();
 std::string shipped_layout_file(const std::string& name);
 
 /// `word` where it is a path or standard input (-), else the file of the shipped layout of that
-/// name. Throws std::invalid_argument that names those there are, NotSupported where somebody else
-/// could have put the file there.
+/// name, even where the current folder holds a file of that name. Throws std::invalid_argument that
+/// names those there are, NotSupported where somebody else could have put the file there.
 std::string layout_place(const std::string& word);
 
 }  // namespace nearmetal

@@ -19,12 +19,16 @@ namespace fs = std::filesystem;
 
 constexpr size_t hash_digits = 12;
 
-void require_name(const std::string& name) {
+bool is_name(const std::string& name) {
   const auto is_plain = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
   };
   const bool plain = std::ranges::all_of(name, is_plain);
-  if (!name.empty() && plain && name.front() != '.' && name.front() != '-') return;
+  return !name.empty() && plain && name.front() != '.' && name.front() != '-';
+}
+
+void require_name(const std::string& name) {
+  if (is_name(name)) return;
   throw std::invalid_argument("'" + name +
                               "' is no name of a baseline: letters, digits, -, _ and "
                               "., and not - or . first");
@@ -188,10 +192,10 @@ std::vector<std::string> baseline_names(const fs::path& folder) {
 
 std::string place_of_baseline(const fs::path& folder, const std::string& place) {
   std::error_code ignored;
+  const fs::path named = folder / place;
+  if (is_name(place) && fs::is_directory(named, ignored)) return named.string();
   const bool is_input = place == "-" || place.find('#') != place.npos;
   if (is_input || fs::exists(place, ignored)) return place;
-  const fs::path named = folder / place;
-  if (fs::is_directory(named, ignored)) return named.string();
   throw InvalidReport(place + " is neither a report, a folder nor a baseline; " +
                       contents_of(folder) + " (`nearmetal baseline add` makes one)");
 }

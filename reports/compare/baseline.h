@@ -33,8 +33,9 @@ BaselineCopies remove_from_baseline(const std::filesystem::path& folder, const s
 /// Names of the baselines in a folder, sorted; none where there is no such folder.
 std::vector<std::string> baseline_names(const std::filesystem::path& folder);
 
-/// `place` where it is a file or folder, or FILE#ARM, else the folder of the baseline of that name.
-/// Throws InvalidReport that names the baselines there are.
+/// The folder of the baseline of that name, whatever else has it in the current folder (./NAME), or
+/// `place` where it is a file or folder, or FILE#ARM. Throws InvalidReport that names the baselines
+/// there are.
 std::string place_of_baseline(const std::filesystem::path& folder, const std::string& place);
 
 /// The runs that new runs are compared with.

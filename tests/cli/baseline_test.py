@@ -67,6 +67,14 @@ class Baseline(CompareTest):
         self.assertEqual(list(drops), [0.025, 0.03, 0.04])
         self.assertGreater(drops[0.025], drops[0.04])
 
+    def test_its_name_is_not_that_of_a_file(self):
+        self.baseline("add", "main", *self.runs("base", 1000))
+        [new] = self.runs("main", 500, count=1, minute=60)
+        os.rename(new, self.path("main"))
+        self.assertEqual(self.series("show", "main")[0]["runs"], 6)
+        self.assertEqual(self.series("show", "./main")[0]["runs"], 1)
+        self.assertIn("6|1", self.call("gate", "main", "./main").out)
+
     def test_a_report_may_come_through_standard_input(self):
         with open(self.runs("base", 1000, count=1)[0], encoding="utf-8") as report:
             self.assertEqual(self.call("baseline", "add", "main", "-", stdin=report).returncode, 0)

@@ -3,12 +3,15 @@
 import concurrent.futures
 import json
 import os
+import pathlib
 import shutil
 import subprocess
 
 import jsonschema
 
 import cli
+
+DATA = pathlib.Path(__file__).parent.parent / "data"
 
 # With every key that there is.
 FULL = {
@@ -161,6 +164,28 @@ class LayoutFile(cli.CliTest):
         for arguments, fragments in cases:
             with self.subTest(arguments=arguments):
                 self.assert_refused(self.call("plan", *arguments), 2, *fragments)
+
+    def test_a_bare_word_is_never_a_file(self):
+        for name in ("dell_vms", "plain", "1x1x1"):
+            self.write(name, '{"hosts": [{"name": "of_the_file", "gpus": 1}], "layouts": '
+                             '[{"shape": "1x1x1"}]}')
+        self.write("hosts", "of_the_file slots=1\n")
+        for word in (["dell_vms"], ["1x1x1", "--hosts", "a:1"]):
+            process = self.call("plan", *word)
+            self.assertEqual(process.returncode, 0, process.err)
+            self.assertNotIn("of_the_file", process.out)
+        for command in ("plan", "sweep", "doctor"):
+            self.assert_refused(self.call(command, "plain"), 2, "plain: no layout of that name",
+                                "there is a file of that name: write ./plain")
+        shutil.copy(DATA / "report-1.0.json", self.path("r.json"))
+        for command in (["plan", "1x1x1"], ["sweep", "1x1x1"], ["rerun", "r.json"]):
+            self.assert_refused(self.call(*command, "--hosts", "hosts"), 2, "'hosts' is no list",
+                                "there is a file of that name: write ./hosts")
+        for words in (["./dell_vms"], ["./1x1x1"], ["1x1x1", "--hosts", "./hosts"],
+                      ["1x1x1", "--hosts", self.path("hosts")]):
+            process = self.call("plan", *words)
+            self.assertEqual(process.returncode, 0, process.err)
+            self.assertIn("of_the_file", process.out)
 
     def test_what_the_schema_refuses_the_reader_refuses(self):
         judge = jsonschema.Draft202012Validator(json.loads(self.call("schema", "layout").out))

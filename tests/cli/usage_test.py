@@ -172,7 +172,7 @@ class Refusals(cli.CliTest):
     def test_a_folder_is_distinguished_from_a_missing_file(self):
         os.mkdir(self.path("folder"))
         self.assert_refused(self.call("validate", "folder"), 5, "folder holds no report (*.json)")
-        self.assert_refused(self.call("plan", "folder"), 2, "folder: ", "it is a folder")
+        self.assert_refused(self.call("plan", "./folder"), 2, "./folder: ", "it is a folder")
         self.assert_refused(self.call("plan", "none.json"), 2, "none.json: ", "No such file")
         self.assert_refused(self.call("doctor", "--mig-config", "folder#a"), 2, "it is a folder")
 
