@@ -1,11 +1,11 @@
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <thread>
 
 #include "bench/cli/command_line.h"
 #include "bench/cli/exit_status.h"
 #include "bench/cli/process_clock.h"
+#include "bench/cli/process_start.h"
 #include "bench/commands/program.h"
 #include "comm/world.h"
 #include "reports/text/text_table.h"
@@ -21,9 +21,6 @@ void let_first_rank_tell() {
 
 ExitCode guarded_main(const std::vector<std::string>& arguments) {
   const ProcessClock clock;
-  // A reader that went away, and a file that may not grow, are errors of the write.
-  std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);
   const Terminal terminal = standard_terminal();
   try {
     const Action action = parse_command_line(program(), arguments);
@@ -45,6 +42,6 @@ ExitCode guarded_main(const std::vector<std::string>& arguments) {
 }  // namespace nearmetal
 
 int main(int argc, char** argv) {
-  nearmetal::occupy_standard_descriptors();
+  nearmetal::settle_process();
   return static_cast<int>(nearmetal::guarded_main({argv, argv + argc}));
 }

@@ -1,6 +1,5 @@
 #include "bench/cli/terminal.h"
 
-#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -12,14 +11,6 @@
 #include "reports/text/fit_table.h"
 
 namespace nearmetal {
-
-void occupy_standard_descriptors() {
-  for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (fcntl(standard, F_GETFD) >= 0) continue;
-    // The lowest that is free: this one. Not for the use that is made of it.
-    open("/dev/null", standard == STDIN_FILENO ? O_WRONLY : O_RDONLY);
-  }
-}
 
 namespace {
 

@@ -31,8 +31,4 @@ struct Terminal {
 /// as much as they need.
 Terminal standard_terminal();
 
-/// Opens those of the descriptors 0 to 2 that are closed, so that no file takes their place and
-/// what is meant for a terminal. What is written to them still fails. To be called first of all.
-void occupy_standard_descriptors();
-
 }  // namespace nearmetal

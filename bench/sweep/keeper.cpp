@@ -42,7 +42,8 @@ Keeper::Keeper(const char* script, std::vector<std::string> arguments) {
   if (pipe2(ends.data(), O_CLOEXEC) != 0) {
     throw std::runtime_error(std::string("no pipe to a keeper: ") + std::strerror(errno));
   }
-  const std::string found = "PATH=\"$PATH:/usr/bin:/bin\"\n";  // its commands, whatever PATH is
+  // Its commands, whatever PATH is. An empty element would be the current folder.
+  const std::string found = "PATH=\"${PATH:+$PATH:}/usr/bin:/bin\"\n";
   std::vector<std::string> words = {"/bin/sh", "-c", found + script, "nearmetal-keeper"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   const int failed = spawn_shell(std::move(words), ends[0], pid_);
