@@ -128,7 +128,7 @@ bool write_files(const CompareAnswer& judged, const CompareRequest& request,
       write_file_atomically(*file, content(), request.force);
     } catch (const std::runtime_error& error) {
       written = false;
-      terminal.err << "nearmetal: " << error.what() << '\n';
+      terminal.err << "nearmetal: " << printable(error.what()) << '\n';
     }
   };
   if (judged.gate) write(request.junit, [&] { return junit_of(judged); });

@@ -8,6 +8,7 @@
 #include "comm/nccl_log.h"
 #include "models/errors.h"
 #include "reports/text/text.h"
+#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {
@@ -119,7 +120,7 @@ void abort_job(const RankTask& task, const std::string& what, const std::string&
     task.reporter->tell(failure_event(JobFailure(text, ExitCode::run_failed, false)));
   }
   // In one piece, since a ProgressReporter may write to the same stream.
-  task.terminal.err << "nearmetal: " + text + "\n" << std::flush;
+  task.terminal.err << "nearmetal: " + printable(text) + "\n" << std::flush;
   task.world.abort(static_cast<int>(ExitCode::run_failed));
 }
 

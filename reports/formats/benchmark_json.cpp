@@ -1,19 +1,15 @@
-#include <nlohmann/json.hpp>
-
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/work_text.h"
 #include "reports/document/metric.h"
 #include "reports/formats/benchmark_text.h"
+#include "reports/json/json_writer.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-std::string text_of(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
+using json::Json;
+using json::lines_of;
 
 Json context_of(const RunSet& set) {
   std::string latest;
@@ -54,7 +50,7 @@ std::string google_benchmark_json(const RunSet& set) {
                             {"items_per_second", *run.throughput}});
     }
   }
-  return text_of({{"context", context_of(set)}, {"benchmarks", benchmarks}});
+  return lines_of({{"context", context_of(set)}, {"benchmarks", benchmarks}});
 }
 
 std::string github_action_benchmark_json(const RunSet& set) {
@@ -74,7 +70,7 @@ std::string github_action_benchmark_json(const RunSet& set) {
                      key_value(run, "device") + ": " + run.run.device_name;
     entries.push_back(entry);
   }
-  return text_of(entries);
+  return lines_of(entries);
 }
 
 }  // namespace nearmetal

@@ -36,9 +36,9 @@ std::string go_name(const std::string& text) {
 
 std::string label_value(const std::string& text) {
   std::string value;
-  for (const char c : text) {
+  for (const char c : printable(text)) {
     if (c == '\\' || c == '"') value += '\\';
-    value += c == '\n' ? "\\n" : std::string(1, c);
+    value += c;
   }
   return "\"" + value + "\"";
 }

@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "reports/text/text_table.h"
+
 namespace nearmetal::json {
 namespace {
 
@@ -25,7 +27,7 @@ std::string line_of(const Json& json) {
 }
 
 std::string lines_of(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return printable_json(json.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n";
 }
 
 std::string line_of(const Object& object) { return line_of(Writer::json_of(object)); }

@@ -9,7 +9,8 @@ namespace nearmetal::json {
 
 using Json = nlohmann::ordered_json;
 
-/// The text of a value: on one line, or on many with the end of the last.
+/// The text of a value: on one line, or on many with the end of the last, as files and people get
+/// it: with escapes for what could steer a terminal.
 std::string line_of(const Json& json);
 std::string lines_of(const Json& json);
 

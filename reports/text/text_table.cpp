@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cstdio>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "reports/text/fit_table.h"
@@ -46,6 +48,33 @@ bool is_printable(char32_t c) {
                                                                     {0x110000, 0xFFFFFFFF}}};
   return std::ranges::none_of(
       others, [&](const auto& range) { return c >= range.first && c <= range.second; });
+}
+
+// Whether a log of CI could take what begins here for a command: GitHub, where it begins a line
+// (::error::), or anywhere (##[error], as Azure's ##vso[...] and ##teamcity[...]). A table or a
+// wrapped text can begin a line with any word.
+bool begins_ci_command(std::string_view text, size_t at) {
+  const std::string_view rest = text.substr(at);
+  if (rest.starts_with("##")) {
+    const size_t end = rest.find_first_not_of("abcdefghijklmnopqrstuvwxyz", 2);
+    return end != rest.npos && rest[end] == '[';
+  }
+  const bool in_name = at > 0 && std::isalnum(static_cast<unsigned char>(text[at - 1])) != 0;
+  return rest.starts_with("::") && !in_name && rest.find("::", 2) < rest.find('\n');
+}
+
+// The text with others in place of the characters that steer what shows it.
+template <class Replacement>
+std::string replaced(const std::string& text, const Replacement& replacement) {
+  std::string shown;
+  shown.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    const auto [value, bytes] = code_point_at(text, at);
+    const bool shows = is_printable(value) && !begins_ci_command(text, at);
+    shows ? shown.append(text, at, bytes) : shown.append(replacement(value));
+    at += bytes;
+  }
+  return shown;
 }
 
 bool is_letter(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; }
@@ -124,14 +153,15 @@ void print_words(std::ostream& out, const std::string& lead, const std::string& 
 }  // namespace
 
 std::string printable(const std::string& text) {
-  std::string shown;
-  shown.reserve(text.size());
-  for (size_t at = 0; at < text.size();) {
-    const auto [value, bytes] = code_point_at(text, at);
-    is_printable(value) ? shown.append(text, at, bytes) : shown.append("?");
-    at += bytes;
-  }
-  return shown;
+  return replaced(text, [](char32_t) { return std::string("?"); });
+}
+
+std::string printable_json(const std::string& json) {
+  return replaced(json, [](char32_t c) {
+    std::array<char, 8> escape{};
+    std::snprintf(escape.data(), escape.size(), "\\u%04x", static_cast<unsigned>(c));
+    return c == '\n' ? "\n" : std::string(escape.data());
+  });
 }
 
 // The number of characters, by the bytes that begin one in UTF-8.
@@ -212,7 +242,7 @@ void print_aligned(std::ostream& out, const TitledTable& titled) {
 }
 
 void print_markdown(std::ostream& out, const TitledTable& titled) {
-  out << titled.title << ":\n\n";
+  out << markdown_escaped(titled.title) << ":\n\n";
   print_markdown(out, titled.table);
   out << '\n';
   if (!titled.legend.empty()) out << markdown_escaped(titled.legend) << "\n\n";

@@ -55,8 +55,12 @@ size_t width_of(const std::string& text);
 std::string cut(const std::string& text, size_t columns);
 
 /// The text with a '?' for each character that could steer a terminal (C0, C1), turn the direction
-/// of text or is none in XML, and for each byte that is no UTF-8: for whatever comes from a report,
-/// a file's name or another program.
+/// of text, begin a command to a CI's log (::error::, ##[error]) or is none in XML, and for each
+/// byte that is no UTF-8: for whatever comes from a report, a file's name or another program.
 std::string printable(const std::string& text);
+
+/// JSON with escapes in place of those characters, which are all within texts: it reads back
+/// unchanged.
+std::string printable_json(const std::string& json);
 
 }  // namespace nearmetal

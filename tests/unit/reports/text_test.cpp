@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <sstream>
 #include <utility>
+
+#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {
@@ -44,6 +47,31 @@ TEST(Text, TheLargestIsByTheLastNumberThatDiffers) {
   EXPECT_EQ(with_ranges({"step 9: 1 s of 5 s", "step 3: -4 s of 5 s"})->largest, 1U);
   EXPECT_EQ(with_ranges({"1 s", "1 s"})->largest, std::nullopt);
   EXPECT_EQ(with_ranges({"1 s"})->largest, std::nullopt);
+}
+
+TEST(Text, WhatSteersATerminalOrTheLogOfACiIsNotShown) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"\x1b[1m\x7f\n", "?[1m??"},
+      {"\xc2\x9b \xe2\x80\xae \xff", "? ? ?"},
+      {"::error::text", "?:error::text"},
+      {"a  ::set-output name=b::c", "a  ?:set-output name=b::c"},
+      {"::::error::", "???:error::"},
+      {"a ##[error]b ##vso[task.complete]", "a ?#[error]b ?#vso[task.complete]"},
+      {"fe80::1, ::1, std::vector::size, # [a], ##", "fe80::1, ::1, std::vector::size, # [a], ##"},
+      {"\xc3\xa9 \xc2\xb5s", "\xc3\xa9 \xc2\xb5s"},
+  };
+  for (const auto& [text, shown] : cases) EXPECT_EQ(printable(text), shown);
+}
+
+TEST(Text, TheTitleOfATableIsOneLineOfMarkdown) {
+  std::ostringstream out;
+  print_markdown(out, TitledTable{.title = "Stages of a\n::error::*", .table = {{{"arm"}}, {}}});
+  EXPECT_EQ(out.str(), "Stages of a??:error::\\*:\n\n| arm |\n| :--- |\n\n");
+}
+
+TEST(Text, JsonReadsBackWhatItDoesNotShow) {
+  EXPECT_EQ(printable_json("{\n\"\xc2\x9b\xe2\x80\xae\x7f\": \"##[error]\"\n}"),
+            "{\n\"\\u009b\\u202e\\u007f\": \"\\u0023#[error]\"\n}");
 }
 
 TEST(Text, AnExactNumberHasNoMoreDigitsThanItTakes) {
