@@ -35,6 +35,7 @@ python3-jsonschema  module   jsonschema
 python3-yaml        module   yaml
 gnuplot-nox         program  gnuplot
 iproute2            program  ip
+strace              program  strace
 '
 # Looks at the pages that the program writes.
 browser_needs='
