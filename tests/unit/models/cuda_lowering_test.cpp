@@ -120,8 +120,8 @@ TEST(CudaLowering, LastBlockEndKeepsMeansAlone) {
 TEST(CudaLowering, OfOneBlockTheMeanIsTakenApart) {
   const LoweredStep step = lowered(bottleneck_graph(32), options_of(Precision::fp16), {});
   for (const Phase phase : {Phase::forward, Phase::backward}) {
-    EXPECT_THAT(step.kernels, Contains(AllOf(Field(&Kernel::name, "avgpool"),
-                                             Field(&Kernel::phase, phase))));
+    EXPECT_THAT(step.kernels,
+                Contains(AllOf(Field(&Kernel::name, "avgpool"), Field(&Kernel::phase, phase))));
   }
 }
 
