@@ -2,7 +2,9 @@
 # Takes runs, compares them with a baseline and keeps what a CI shows. Its exit code is that of the
 # run where it fails, else that of `nearmetal gate`: 0 pass, 1 fail, 3 inconclusive, ...
 #
-# The environment says what to do; options are words with blanks between, without quotes:
+# The environment says what to do. What is blank at both ends of a value is taken off; several lines are
+# refused (exit 2). Options are words with blanks, tabs or line ends between; quotes and backslashes are
+# refused, as they would not do what they do in a shell:
 #   NEARMETAL               the program [nearmetal]
 #   NEARMETAL_BASELINE      the name of the baseline [main]
 #   NEARMETAL_BASELINES     the folder that holds baselines [baselines]
@@ -14,14 +16,6 @@
 # It keeps runs.report.json, gate.md, gate.html and gate.junit.xml. On GitHub the table, or why there
 # is none, is added to the summary of the step and `exit-code` to its outputs.
 set -euo pipefail
-
-program=${NEARMETAL:-nearmetal}
-baseline=${NEARMETAL_BASELINE:-main}
-baselines=${NEARMETAL_BASELINES:-baselines}
-output=${NEARMETAL_OUTPUT:-nearmetal-ci}
-read -ra run_options <<<"${NEARMETAL_RUN_OPTIONS:-}"
-read -ra gate_options <<<"${NEARMETAL_GATE_OPTIONS:-}"
-runs=$output/runs.report.json
 
 errors=$(mktemp)
 trap 'rm -f "$errors"' EXIT
@@ -44,13 +38,42 @@ finish() { # CODE HEADING FILE [ERRORS]
   exit "$1"
 }
 
-mkdir -p "$output"
+refuse() { # REASON
+  echo "gate.sh: $1" | tee "$errors" >&2
+  finish 2 "nothing was run (exit 2)" /dev/null "$errors"
+}
+
+value_of() { # NAME DEFAULT
+  local value
+  read -d '' -r value <<<"${!1:-}" || true # takes off what is blank at both ends
+  if [[ $value == *$'\n'* ]]; then refuse "$1 has several lines"; fi
+  printf '%s\n' "${value:-$2}"
+}
+
+require_words() { # NAME
+  if [[ ${!1:-} == *[\'\"\\]* ]]; then
+    refuse "$1 has quotes or backslashes: its options are words with blanks or line ends between"
+  fi
+}
+
+output=$(value_of NEARMETAL_OUTPUT nearmetal-ci)
+mkdir -p -- "$output"
+runs=$output/runs.report.json
 # A run that was stopped before leaves a journal, and what it shows is not of now.
-rm -f "$output"/runs.report.json{,l} "$output"/gate.{md,html,junit.xml}
+rm -f -- "$output"/runs.report.json{,l} "$output"/gate.{md,html,junit.xml}
+
+program=$(value_of NEARMETAL nearmetal)
+baseline=$(value_of NEARMETAL_BASELINE main)
+baselines=$(value_of NEARMETAL_BASELINES baselines)
+repeats=$(value_of NEARMETAL_RUNS 5)
+require_words NEARMETAL_RUN_OPTIONS
+require_words NEARMETAL_GATE_OPTIONS
+read -d '' -ra run_options <<<"${NEARMETAL_RUN_OPTIONS:-}" || true # ends at the end, not at a line's
+read -d '' -ra gate_options <<<"${NEARMETAL_GATE_OPTIONS:-}" || true
 
 code=0
 with_errors_kept "$output/runs.txt" "$program" run "${run_options[@]}" \
-  --repeats "${NEARMETAL_RUNS:-5}" --output "$runs" --force || code=$?
+  --repeats "$repeats" --output "$runs" --force || code=$?
 if ((code != 0)); then finish "$code" "the runs failed (exit $code)" "$output/runs.txt" "$errors"; fi
 
 with_errors_kept "$output/gate.md" "$program" gate "$baseline" "$runs" --baselines "$baselines" \
@@ -58,8 +81,8 @@ with_errors_kept "$output/gate.md" "$program" gate "$baseline" "$runs" --baselin
   --force || code=$?
 readonly no_complete_run=5
 if ((code == no_complete_run)) && [[ ! -s $output/gate.md && ! -d $baselines/$baseline ]]; then
-  echo "There is no baseline yet: $program baseline add $baseline $runs --baselines $baselines" \
-    >"$output/gate.md"
+  command=("$program" baseline add "$baseline" "$runs" --baselines "$baselines")
+  printf 'There is no baseline yet:%s\n' "$(printf ' %q' "${command[@]}")" >"$output/gate.md"
 fi
 # A gate that gave no answer has its reason on standard error alone.
 reason=$errors

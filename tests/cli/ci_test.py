@@ -22,7 +22,9 @@ def variables_of(text):
     return set(re.findall(r"\bNEARMETAL(?:_[A-Z]+)*\b", text))
 
 
-class Gate(cli.CliTest):
+class CiTest(cli.CliTest):
+    """The shell of each CI."""
+
     def setUp(self):
         super().setUp()
         self.settings = {"NEARMETAL": cli.EXECUTABLE, "NEARMETAL_RUNS": "3",
@@ -61,9 +63,15 @@ class Gate(cli.CliTest):
         pipeline = (CI / "Jenkinsfile").read_text(encoding="utf-8")
         (command,) = re.findall(r"\bsh '(.*)'", pipeline)
         variables = dict(re.findall(r"(?m)^ +(NEARMETAL\w*) = '(.*)'$", pipeline))
-        os.symlink(ROOT / "scripts", self.path("scripts"))
+        if not os.path.lexists(self.path("scripts")):
+            os.symlink(ROOT / "scripts", self.path("scripts"))
         return self.shell(["sh", "-xe"], command + "\n", {**variables, **self.settings})
 
+    def kept(self):
+        return sorted(os.listdir(self.path("nearmetal-ci")))
+
+
+class Gate(CiTest):
     def make_baseline(self, times):
         """Of runs like those of the gate, but so many times as fast."""
         process = self.call("run", *WORK.split(), "--repeats", "3", "--output", "base.json")
@@ -74,9 +82,6 @@ class Gate(cli.CliTest):
         self.write("base.json", json.dumps(made_up.settled(report)))
         process = self.call("baseline", "add", "main", "base.json")
         self.assertEqual(process.returncode, 0, process.err)
-
-    def kept(self):
-        return sorted(os.listdir(self.path("nearmetal-ci")))
 
     def test_on_github_a_summary_and_an_output_are_written(self):
         self.make_baseline(0.01)
@@ -128,6 +133,88 @@ class Gate(cli.CliTest):
         self.assertIn("gate against main (exit 2)", summary)
         self.assertIn("nearmetal: --margin must be", summary)
         self.assertNotIn("There is no baseline yet", summary + process.stdout)
+
+
+class Variables(CiTest):
+    """In whatever form they are written: the program notes what it is called with, and succeeds."""
+
+    PROGRAM = """#!/bin/bash
+printf '%s|' "$0" "$@" >>calls && echo >>calls
+"""
+    INPUTS = {"NEARMETAL": "program", "NEARMETAL_BASELINE": "baseline",
+              "NEARMETAL_BASELINES": "baselines", "NEARMETAL_RUNS": "runs",
+              "NEARMETAL_RUN_OPTIONS": "run-options", "NEARMETAL_GATE_OPTIONS": "gate-options"}
+
+    def each_ci(self, variables):
+        """Each that can give these variables: its process, and the calls that it made."""
+        self.write_program("bin/nearmetal", self.PROGRAM)
+        self.settings = {"NEARMETAL": "bin/nearmetal", **variables}
+        inputs = {self.INPUTS.get(name): value for name, value in self.settings.items()}
+        for name, start in (("GitHub", lambda: self.on_github(**inputs)),
+                            ("GitLab", lambda: self.on_gitlab()[0]), ("Jenkins", self.on_jenkins)):
+            if name == "GitHub" and None in inputs:
+                continue
+            self.write("calls", "")
+            process = start()
+            lines = pathlib.Path(self.path("calls")).read_text(encoding="utf-8").splitlines()
+            yield process, [line.split("|")[:-1] for line in lines]
+
+    def test_options_may_be_on_several_lines(self):
+        words = ["--batch", "512", "--model", "*", "$(touch"]
+        for text in ("{} {} {} {} {}", "{}  {}\t{} \t{} {}", "{} {}\n{} {}\n{}\n",
+                     "\n{}\n{}\n\n{} {}\n{}\n\n", " {}\t\n \n\t{} {} {}\n{} \n "):
+            text = text.format(*words)
+            for process, (run, gate) in self.each_ci({"NEARMETAL_RUN_OPTIONS": text,
+                                                      "NEARMETAL_GATE_OPTIONS": text}):
+                self.assertEqual(process.returncode, 0, process.stderr)
+                self.assertEqual(run[1:7], ["run", *words])
+                self.assertEqual(gate[6:11], words)
+
+    def test_options_with_quotes_are_refused_before_anything_runs(self):
+        os.mkdir(self.path("nearmetal-ci"))
+        for name in ("NEARMETAL_RUN_OPTIONS", "NEARMETAL_GATE_OPTIONS"):
+            for text in ('--title "a b"', "--note it's", "--batch 512 \\\n--model vgg16"):
+                self.write("nearmetal-ci/gate.junit.xml", "old")
+                for process, calls in self.each_ci({name: text}):
+                    self.assertEqual((process.returncode, calls), (2, []))
+                    self.assertRegex(process.stderr, rf"(?m)^gate\.sh: {name} has quotes or backslash")
+                    self.assertEqual(self.kept(), [])
+        summary = pathlib.Path(self.path("GITHUB_STEP_SUMMARY")).read_text(encoding="utf-8")
+        self.assertIn("gate.sh: NEARMETAL_RUN_OPTIONS has quotes", summary)
+
+    def test_other_values_are_taken_whole(self):
+        value = """a "b"\t'c' $(touch made) * \\d"""
+        self.write_program(f"bin/{value}", self.PROGRAM)
+        for text in (value, f"{value}\n", f"\n {value}\t\n\n"):
+            for process, (run, gate) in self.each_ci({
+                    "NEARMETAL": text.replace(value, f"bin/{value}"), "NEARMETAL_BASELINE": text,
+                    "NEARMETAL_BASELINES": text, "NEARMETAL_RUNS": text}):
+                self.assertEqual(process.returncode, 0, process.stderr)
+                self.assertEqual((run[0], gate[0]), (f"bin/{value}",) * 2)
+                self.assertEqual(run[run.index("--repeats") + 1], value)
+                self.assertEqual(gate[2], value)
+                self.assertEqual(gate[gate.index("--baselines") + 1], value)
+            for process, (run, _) in self.each_ci({"NEARMETAL_OUTPUT": text}):
+                self.assertEqual(process.returncode, 0, process.stderr)
+                self.assertEqual(run[run.index("--output") + 1], f"{value}/runs.report.json")
+        self.assertFalse(os.path.exists(self.path("made")))
+
+    def test_a_value_of_several_lines_is_refused(self):
+        for name in ("NEARMETAL", "NEARMETAL_BASELINE", "NEARMETAL_BASELINES", "NEARMETAL_RUNS",
+                     "NEARMETAL_OUTPUT"):
+            for process, calls in self.each_ci({name: "one\ntwo\n"}):
+                self.assertEqual((process.returncode, calls), (2, []))
+                self.assertRegex(process.stderr, rf"(?m)^gate\.sh: {name} has several lines$")
+
+    def test_blank_values_are_the_defaults(self):
+        for process, (run, gate) in self.each_ci({"NEARMETAL_BASELINE": " \n",
+                                                  "NEARMETAL_BASELINES": "\t",
+                                                  "NEARMETAL_RUNS": "\n\n",
+                                                  "NEARMETAL_RUN_OPTIONS": "\n",
+                                                  "NEARMETAL_GATE_OPTIONS": " "}):
+            self.assertEqual(process.returncode, 0, process.stderr)
+            self.assertEqual(run[1:4], ["run", "--repeats", "5"])
+            self.assertEqual(gate[2:6], ["main", "nearmetal-ci/runs.report.json", "--baselines", "baselines"])
 
 
 class Templates(cli.CliTest):
