@@ -8,8 +8,13 @@ foreach(module nearmetal_cpu nearmetal_cuda nearmetal_micro nearmetal_mpi nearme
     list(APPEND modules ${module})
   endif()
 endforeach()
-set_target_properties(${modules} PROPERTIES INSTALL_RPATH "$ORIGIN")
-set_target_properties(nearmetal PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/nearmetal")
+# CMake would fill the room for these paths in the build folder with colons: empty elements, which are
+# the current folder. So the room is a folder that only root could make, before those of libraries that
+# are not the system's, and the installed files are changed below.
+set_target_properties(nearmetal ${modules} PROPERTIES
+  BUILD_WITH_INSTALL_RPATH ON
+  INSTALL_RPATH /nonexistent/lib/nearmetal
+  INSTALL_RPATH_USE_LINK_PATH ON)
 # DT_RPATH, which serves the libraries of oneDNN and hwloc, too; DT_RUNPATH does not.
 foreach(target nearmetal nearmetal_cpu)
   if(TARGET ${target})
@@ -26,6 +31,12 @@ install(TARGETS nearmetal ${modules}
   RUNTIME_DEPENDENCIES PRE_EXCLUDE_REGEXES ${from_node}
   RUNTIME DESTINATION bin
   LIBRARY DESTINATION lib/nearmetal)
+set(prefix "\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}")
+install(CODE "file(RPATH_SET FILE \"${prefix}/bin/nearmetal\" NEW_RPATH \"\\\$ORIGIN/../lib/nearmetal\")")
+foreach(module ${modules})
+  install(CODE "file(RPATH_SET FILE \"${prefix}/lib/nearmetal/$<TARGET_FILE_NAME:${module}>\"
+    NEW_RPATH \"\\\$ORIGIN\")")
+endforeach()
 # Debian's Google Benchmark takes one symbol in the version of GCC 12, std::condition_variable::wait,
 # which GCC 11 has in an older one that does the same.
 install(CODE "

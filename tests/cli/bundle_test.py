@@ -155,6 +155,15 @@ class Bundle(unittest.TestCase):
                     self.assertTrue(os.path.realpath(place.split(" (")[0]).startswith(
                         os.path.realpath(self.root) + "/"), f"{path}: {line}")
 
+    def test_no_library_comes_from_the_current_folder(self):
+        """Which an empty element stands for, also in libraries that others built."""
+        for path in [self.executable, *glob.glob(os.path.join(self.root, "lib/nearmetal/*.so*"))]:
+            listed = run("/usr/bin/objdump", "-p", path).stdout
+            for places in re.findall(r"(?m)^ +R(?:UN)?PATH +(.*)$", listed):
+                for place in places.split(":"):
+                    self.assertRegex(place, r"^(/|\$ORIGIN(/|$))", f"{path}: {places}")
+                    self.assertNotIn("nonexistent", place)
+
     def test_runs_with_nothing_else_on_the_path(self):
         self.assertRegex(self.nearmetal("--version"), r"(?m)^backend cpu: .*onednn \d")
         for name in ("a.json", "b.json"):
