@@ -27,14 +27,12 @@ fs::path module_path(const std::string& name, const std::string& what) {
   const std::string file = prefix + name + ".so";
   const fs::path program = program_path();
   const fs::path folder = program.parent_path();
-  if (fs::exists(folder / file)) return folder / file;
-  fs::path installed = installed_modules(program) / file;
-  if (!fs::exists(installed)) {
-    throw NotBuilt("this build has no " + what + ": there is no " + file + " in " +
-                   folder.string());
+  for (const fs::path& place : {folder / file, installed_modules(program) / file}) {
+    if (!fs::exists(place)) continue;
+    require_trusted(place);
+    return place;
   }
-  require_trusted(installed);
-  return installed;
+  throw NotBuilt("this build has no " + what + ": there is no " + file + " in " + folder.string());
 }
 
 }  // namespace
@@ -45,13 +43,18 @@ void require_trusted(const fs::path& file) {
   struct stat of_program {};
   if (stat(program.c_str(), &of_program) != 0) of_program.st_uid = geteuid();
   const fs::path above = program.parent_path().parent_path();
+  std::error_code gone;
+  std::vector<fs::path> places = {fs::canonical(file, gone).parent_path()};  // where it is a link
   for (fs::path place = file; place != above && place.has_relative_path();
        place = place.parent_path()) {
+    places.push_back(place);
+  }
+  for (const fs::path& place : places) {
     struct stat found {};
     const bool known = stat(place.c_str(), &found) == 0;
     const uid_t owner = found.st_uid;
     const bool own = owner == 0 || owner == geteuid() || owner == of_program.st_uid;
-    const bool open_to_all = (found.st_mode & S_IWOTH) != 0 && (found.st_mode & S_ISVTX) == 0;
+    const bool open_to_all = (found.st_mode & S_IWOTH) != 0;
     if (known && own && !open_to_all) continue;
     throw NotSupported(
         file.string() + " is not loaded: " + place.string() +

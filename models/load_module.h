@@ -17,9 +17,10 @@ class Backend;  // models/program.h
 std::filesystem::path program_path();
 
 /// Throws NotSupported where somebody else could have put there what is taken for a file that was
-/// installed with this program, below the folder above the program's: file and folders on the way
-/// must belong to root, to this user or to the owner of the program, and not be for everybody to
-/// write.
+/// built or installed with this program: the file, the folders on the way to it from the folder
+/// above the program's, and where it is a link, the folder of what it names must belong to root, to
+/// this user or to the owner of the program, and not be for everybody to write. A group may write:
+/// its owner lets it.
 void require_trusted(const std::filesystem::path& file);
 
 /// The modules that a program of that path would load, by name: those in its folder, or beside that
@@ -27,10 +28,10 @@ void require_trusted(const std::filesystem::path& file);
 std::vector<std::filesystem::path> modules_of(const std::filesystem::path& program);
 
 /// The symbol that libnearmetal_<name>.so exports as `entry`. Throws NotBuilt where there is no
-/// such module, NotSupported where its libraries are not on this machine. It lies in the folder of
-/// the executable, or in ../lib/nearmetal beside it when installed, where it must be trusted.
-/// `what` names it in errors, e.g. "cpu backend". The module stays loaded until the process ends;
-/// `share` shows its libraries' symbols to modules that those load.
+/// such module, NotSupported where it is not trusted or its libraries are not on this machine. It
+/// lies in the folder of the executable, or in ../lib/nearmetal beside it when installed. `what`
+/// names it in errors, e.g. "cpu backend". The module stays loaded until the process ends; `share`
+/// shows its libraries' symbols to modules that those load.
 void* load_module(const std::string& name, const std::string& what, const char* entry,
                   bool share = false);
 

@@ -53,26 +53,34 @@ class Modules(cli.CliTest):
         self.assertEqual(build_id(), first)
 
     def test_modules_that_anybody_could_have_put_there_are_not_loaded(self):
-        program, lib = self.path("bin/nearmetal"), self.path("lib/nearmetal")
-        os.makedirs(os.path.dirname(program))
-        os.makedirs(lib)
-        shutil.copy(cli.EXECUTABLE, program)
-        name = os.path.basename(module("cpu"))
-        os.symlink(module("cpu"), os.path.join(lib, name))
+        """Neither from an installation nor beside the program, nor where a link there leads."""
         run = [*cli.TINY, "--warmup", "1", "--steps", "3", "--output", "r.json", "--force"]
-        self.assertEqual(self.call(*run, executable=program).returncode, 0)
-        for folder in (lib, os.path.dirname(lib)):
-            os.chmod(folder, 0o777)
-            process = self.call(*run, executable=program)
-            self.assertEqual(process.returncode, 8, process.err)
-            self.assertIn(f"{name} is not loaded: {folder} is for everybody to write",
-                          process.err)
-            os.chmod(folder, 0o755)
-        if os.geteuid() == 0:
-            os.chown(lib, 12345, -1)
-            process = self.call(*run, executable=program)
-            self.assertEqual(process.returncode, 8, process.err)
-            self.assertIn(f"{lib} belongs neither to root, to you nor", process.err)
+        name = os.path.basename(module("cpu"))
+        for place in ("installed/lib/nearmetal", "built/bin", "linked/bin"):
+            program = self.path(place.split("/", maxsplit=1)[0] + "/bin/nearmetal")
+            os.makedirs(os.path.dirname(program), exist_ok=True)
+            os.makedirs(self.path(place), exist_ok=True)
+            shutil.copy(cli.EXECUTABLE, program)
+            file, judged = os.path.join(self.path(place), name), [self.path(place)]
+            if place.startswith("linked"):
+                judged = [self.path("elsewhere")]
+                os.mkdir(judged[0])
+                os.symlink(os.path.join(judged[0], name), file)
+            elif place.startswith("installed"):
+                judged.append(os.path.dirname(self.path(place)))
+            shutil.copy(module("cpu"), file)
+            self.assertEqual(self.call(*run, executable=program).returncode, 0)
+            for folder in judged:
+                for mode in (0o777, 0o1777):
+                    os.chmod(folder, mode)
+                    self.assert_refused(self.call(*run, executable=program), 8,
+                                        f"{file} is not loaded: {folder} is for everybody to write")
+                os.chmod(folder, 0o775)
+                self.assertEqual(self.call(*run, executable=program).returncode, 0)
+            if os.geteuid() == 0:
+                os.chown(judged[0], 12345, -1)
+                self.assert_refused(self.call(*run, executable=program), 8,
+                                    f"{judged[0]} belongs neither to root, to you nor")
 
 
 if __name__ == "__main__":
