@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -29,10 +30,34 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
 
+// As whom this user namespace shows the machine's root.
+uid_t root_user() {
+  struct stat found {};
+  return lstat("/proc/self", &found) == 0 ? found.st_uid : 0;
+}
+
+// The first link on the way to a file, or to what a link on it names, that neither root nor this
+// user made.
+std::optional<std::filesystem::path> foreign_link(const std::filesystem::path& path) {
+  std::error_code ignored;  // what is gone leads nowhere
+  std::filesystem::path way;
+  for (const std::filesystem::path& part : std::filesystem::absolute(path, ignored)) {
+    way /= part;
+    struct stat found {};
+    if (lstat(way.c_str(), &found) != 0 || !S_ISLNK(found.st_mode)) continue;
+    if (found.st_uid != geteuid() && found.st_uid != root_user()) return way;
+    const auto named = std::filesystem::read_symlink(way, ignored);
+    if (const auto foreign = foreign_link(way.parent_path() / named)) return foreign;
+  }
+  return std::nullopt;
+}
+
 // Where a file that may be replaced lies.
 std::filesystem::path place_of(const std::filesystem::path& path, bool replace) {
+  if (!replace) return path;
+  require_own_links(path);
   std::error_code error;
-  if (!replace || !std::filesystem::is_symlink(path, error)) return path;
+  if (!std::filesystem::is_symlink(path, error)) return path;
   std::filesystem::path named = std::filesystem::weakly_canonical(path, error);
   if (error) fail(path, error.message());
   return named;
@@ -45,6 +70,7 @@ bool is_character_device(const std::filesystem::path& path) {
 }
 
 void write_to_device(const std::filesystem::path& path, std::span<const std::string_view> parts) {
+  require_own_links(path);
   std::ofstream device(path, std::ios::binary);
   for (const std::string_view part : parts) device << part;
   if (!device.flush()) fail_with_errno(path);
@@ -144,6 +170,14 @@ void sync_folder(const std::filesystem::path& path) {
 
 }  // namespace
 
+void require_own_links(const std::filesystem::path& path) {
+  struct stat ignored {};
+  if (stat(path.c_str(), &ignored) != 0 && errno == ELOOP) fail_with_errno(path);
+  if (const auto foreign = foreign_link(path)) {
+    fail(path, foreign->string() + " is a link of another user; name what it stands for");
+  }
+}
+
 void write_file_atomically(const std::filesystem::path& path, std::string_view content,
                            bool replace) {
   write_file_atomically(path, {&content, 1}, replace);
@@ -168,6 +202,7 @@ void require_writable(const std::filesystem::path& path, bool replace) {
     fail(path, "it is a folder; name a file in it");
   }
   if (is_character_device(path)) {
+    require_own_links(path);
     if (access(path.c_str(), W_OK) != 0) fail_with_errno(path);
     return;
   }

@@ -8,10 +8,14 @@
 
 namespace nearmetal {
 
+/// Throws OutputError where a symbolic link on the way to the file belongs neither to root nor to
+/// this user: who made it chooses which file is meant.
+void require_own_links(const std::filesystem::path& path);
+
 /// Writes through a temporary file in the same folder, with fsync before it takes its name, and of
 /// the folder after. An existing file stays as it was unless `replace`; then a symbolic link stays,
-/// and what it names is replaced. A character device such as /dev/null just takes it. Throws
-/// OutputError; then nothing new is left behind.
+/// and what it names is replaced, by require_own_links(). A character device such as /dev/null just
+/// takes it. Throws OutputError; then nothing new is left behind.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content,
                            bool replace);
 /// The parts behind one another: content that need not be in one piece.

@@ -11,6 +11,7 @@
 
 #include "models/errors.h"
 #include "reports/document/metric.h"
+#include "reports/files/atomic_file.h"
 #include "reports/json/consistency.h"
 #include "reports/json/fields.h"
 #include "reports/json/json.h"
@@ -116,6 +117,7 @@ void take_entry(JournalEntry entry, std::vector<JournalEntry>& entries) {
 }
 
 int opened(const std::filesystem::path& path, int flags) {
+  require_own_links(path);
   const int file = open(path.c_str(), flags | O_WRONLY | O_APPEND | O_CLOEXEC, 0666);
   // Where a file system has no locks, nobody is kept out.
   if (file >= 0 && (flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)) return file;

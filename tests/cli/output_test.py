@@ -5,6 +5,7 @@ import resource
 import shutil
 import stat
 import subprocess
+import unittest
 
 import cli
 
@@ -45,6 +46,20 @@ class Output(cli.CliTest):
             process = self.call("plan", "1x1x1", "--output", name, "--force")
             self.assert_refused(process, 9, name, "it is a disk, a pipe or a socket")
         self.assertTrue(stat.S_ISFIFO(os.stat(self.path("pipe")).st_mode))
+
+    @unittest.skipIf(os.geteuid() != 0, "root alone gives links away")
+    def test_force_follows_no_link_of_another_user(self):
+        self.write("precious", "old")
+        os.symlink("precious", self.path("link"))
+        os.lchown(self.path("link"), 12345, 12345)
+        for arguments in ([*cli.TINY, "--steps", "3"], ["plan", "1x1x1"], ["export"]):
+            process = self.call(*arguments, "--output", "link", "--force")
+            self.assert_refused(process, 9, "cannot write link: ", "link is a link of another user")
+        os.lchown(self.path("link"), os.geteuid(), -1)
+        process = self.call("plan", "1x1x1", "--output", "link", "--force")
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertTrue(os.path.islink(self.path("link")))
+        self.assertNotEqual(os.path.getsize(self.path("precious")), len("old"))
 
     def test_a_report_that_nobody_wants_goes_nowhere(self):
         for arguments in (["--output", "/dev/null"], ["--no-report"]):

@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import signal
+import unittest
 
 import cli
 from processes import alive, children_of, ranks_below
@@ -186,6 +187,17 @@ class Resume(cli.SweepTest):
         elsewhere, = os.listdir(self.path("tmp"))
         self.assertIn(f"the report is in {self.path('tmp')}/{elsewhere} instead", process.err)
         self.assertEqual(self.report("tmp/" + elsewhere)["arms"][0]["runs"][0]["status"], "complete")
+
+    @unittest.skipIf(os.geteuid() != 0, "root alone gives links away")
+    def test_a_journal_follows_no_link_of_another_user(self):
+        self.write("precious", "old")
+        self.write("s.json", "a later report, which --force replaces")
+        os.symlink("precious", self.path("s.jsonl"))
+        os.lchown(self.path("s.jsonl"), 12345, 12345)
+        process = self.sweep("1x1x1", "--force")
+        self.assert_refused(process, 9, "s.jsonl is a link of another user")
+        with open(self.path("precious"), encoding="utf-8") as file:
+            self.assertEqual(file.read(), "old")
 
     def left_in_the_end(self, files, ranks):
         """Of these and of temporary files, once all had time to go."""

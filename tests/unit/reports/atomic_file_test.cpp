@@ -152,6 +152,34 @@ TEST(AtomicFile, ReplacesWhatALinkNames) {
   EXPECT_THROW(write_file_atomically(link, "newer", false), OutputError);
 }
 
+TEST(AtomicFile, ALinkThatLeadsToItselfIsRefused) {
+  const TemporaryFolder folder;
+  std::filesystem::create_symlink("link", folder / "link");
+  EXPECT_THAT(refusal_of_path(folder / "link", true), HasSubstr("ymbolic link"));
+}
+
+TEST(AtomicFile, FollowsNoLinkOfAnotherUser) {
+  namespace fs = std::filesystem;
+  if (geteuid() != 0) GTEST_SKIP() << "root alone gives links away";
+  const TemporaryFolder folder;
+  const auto file = folder.write("own/file", "old");
+  const auto link = folder / "link";
+  const fs::path targets[] = {file, folder / "own/new", folder / "own", "/dev/null"};
+  for (const fs::path& target : targets) {
+    fs::remove(link);
+    fs::create_symlink(target, link);
+    ASSERT_EQ(lchown(link.c_str(), 12345, 12345), 0);
+    const fs::path path = fs::is_directory(target) ? link / "file" : link;
+    const std::string said = link.string() + " is a link of another user";
+    EXPECT_THAT(refusal_of_path(path, true), HasSubstr(said));
+    EXPECT_THROW(write_file_atomically(path, "new", true), OutputError);
+    EXPECT_EQ(content_of(file), "old");
+    EXPECT_FALSE(fs::exists(folder / "own/new"));
+  }
+  fs::create_symlink("link", folder / "own_link");
+  EXPECT_THAT(refusal_of_path(folder / "own_link", true), HasSubstr("link of another user"));
+}
+
 TEST(AtomicFile, AnInputIsNoOutput) {
   namespace fs = std::filesystem;
   const TemporaryFolder folder;
