@@ -37,13 +37,16 @@ is missing here, 130 after Ctrl-C; of a run that failed, its own.
 TEXT
 }
 
-# Each line: the package, and its program.
-needs='
-qemu-system-x86  qemu-system-x86_64
-debootstrap      debootstrap
-e2fsprogs        mke2fs
-util-linux       setpriv
-'
+keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+# Each line: the package, and its program or file.
+needs="
+qemu-system-x86         qemu-system-x86_64
+debootstrap             debootstrap
+debian-archive-keyring  $keyring
+gpgv                    gpgv
+e2fsprogs               mke2fs
+util-linux              setpriv
+"
 sides=(host guest container again)
 least_launches=3
 boot_seconds=600 # of an emulated CPU, beside others
@@ -76,11 +79,17 @@ read_options() {
   there=$(nproc)
   if [[ -z $cpus ]]; then cpus=$((there < 2 ? there : 2)); fi
   for option in launches batch cpus memory; do whole_number "--$option" "${!option}"; done
+  [[ $duration =~ ^[0-9]+([.][0-9]+)?[smh]?$ ]] ||
+    refuse 2 "--duration is a time such as 30, 30s or 2m, not '$duration'"
   ((launches >= least_launches)) || refuse 2 "--launches is at least $least_launches, not $launches"
   ((cpus <= there)) || refuse 2 "--cpus $cpus is more than the $there that this process may use"
   [[ -z $bundle || -z $build ]] || refuse 2 "--bundle and --build exclude each other"
   [[ -z $bundle || -f $bundle ]] || refuse 2 "--bundle: there is no file $bundle"
   [[ -z $build || -x $build/nearmetal ]] || refuse 2 "--build: there is no program $build/nearmetal"
+  folder=$(realpath --canonicalize-missing -- "$folder")
+  # They separate what lists of folders and options of QEMU hold.
+  [[ $folder != *[,:[:cntrl:]]* ]] ||
+    refuse 2 "--folder is a path without commas, colons and control characters"
 }
 
 # apt_in_folder ARGUMENT...: apt-get, with its lists and archives in the folder.
@@ -105,13 +114,20 @@ unpack() {
   rm -rf --one-file-system "$tools/archives" "$tools/lists"
 }
 
+is_there() {
+  case $1 in
+    /*) [[ -r $1 ]] ;;
+    *) command -v "$1" >/dev/null ;;
+  esac
+}
+
 # Programs that this machine lacks are unpacked in the folder and not installed, so that nothing else
 # changes; what they take their libraries and files from is in $with_tools and $qemu_files.
 provide_tools() {
   local package program missing=()
   tools=$folder/tools with_tools=() qemu_files=()
   while read -r package program; do
-    if [[ -n $package ]] && ! command -v "$program" >/dev/null; then missing+=("$package"); fi
+    if [[ -n $package ]] && ! is_there "$program"; then missing+=("$package"); fi
   done <<<"$needs"
   ((${#missing[@]})) || return 0
   if [[ ! -f $tools/stamp || $(<"$tools/stamp") != "${missing[*]}" ]]; then
@@ -126,6 +142,7 @@ provide_tools() {
   local libraries=$usr/lib/x86_64-linux-gnu
   PATH=$PATH:$usr/sbin:$usr/bin:$tools/root/sbin:$tools/root/bin
   with_tools=(env "LD_LIBRARY_PATH=$libraries:$tools/root/lib/x86_64-linux-gnu")
+  if [[ ! -r $keyring ]]; then keyring=$tools/root$keyring; fi
   if [[ -d $usr/share/debootstrap ]]; then with_tools+=("DEBOOTSTRAP_DIR=$usr/share/debootstrap"); fi
   if [[ -d $usr/share/qemu ]]; then
     with_tools+=("QEMU_MODULE_DIR=$libraries/qemu")
@@ -137,6 +154,7 @@ check_machine() {
   [[ $(uname -m) == x86_64 ]] || refuse 8 "the guest is for x86-64, this machine is $(uname -m)"
   ((EUID == 0)) || refuse 8 "debootstrap and namespaces take root: call it by sudo"
   unshare --mount --pid --fork true 2>/dev/null || refuse 8 "this machine allows no namespaces"
+  nobodys_group=$(id -g nobody) || refuse 8 "there is no user 'nobody', as whom QEMU runs"
 }
 
 # The release of this machine where that is Debian: libraries are of one version inside and out.
@@ -150,11 +168,11 @@ choose_release() {
   mirror=${mirror:-http://deb.debian.org/debian}
 }
 
-# The script that the guest starts with: a line on the second serial port gives it a turn.
+# The script that the guest starts with: a line on the second serial port is a command for it.
 guest_init() {
   cat <<'TEXT'
 #!/bin/bash
-export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+export PATH=/opt/nearmetal/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp
 for kind in proc:/proc sysfs:/sys; do
   mountpoint -q "${kind#*:}" || mount -t "${kind%:*}" none "${kind#*:}"
 done
@@ -162,18 +180,17 @@ mkdir -p /dev/shm
 mount -t tmpfs none /dev/shm
 mount -t tmpfs none /tmp
 modprobe 9pnet_virtio
+mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144,ro program /mnt
+cp -r /mnt/. /opt/nearmetal/
+umount /mnt
 mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144 share /share
-cp -r /share/program/. /opt/nearmetal/
 stty -F /dev/ttyS1 raw -echo
 exec 3<>/dev/ttyS1
-echo ready >&3
-while read -r turn <&3 && [[ $turn == go ]]; do
-  (cd /share && exec bash job.sh) >/share/job.log 2>&1 </dev/null 3>&-
+: >/share/job.log && echo ready >&3
+while read -r command <&3; do
+  (cd /share && eval "exec $command") >/share/job.log 2>&1 </dev/null 3>&-
   echo "done $?" >&3
 done
-sync
-echo o >/proc/sysrq-trigger
-sleep 60
 TEXT
 }
 
@@ -182,12 +199,13 @@ make_system() {
   rm -rf --one-file-system "$made" && mkdir -p "$made/root" || return 1
   # Mounts and processes of its own, so that none outlives it.
   setpriv --pdeathsig KILL unshare --mount --pid --fork --kill-child \
-    "${with_tools[@]}" debootstrap --variant=minbase --include=linux-image-amd64,kmod \
-    "$release" "$made/root" "$mirror" >"$log" 2>&1 || return 1
+    "${with_tools[@]}" debootstrap --force-check-gpg --keyring="$keyring" --variant=minbase \
+    --include=linux-image-amd64,kmod "$release" "$made/root" "$mirror" >"$log" 2>&1 || return 1
   mkdir -p "$made/root/share" "$made/root/opt/nearmetal"
   guest_init >"$made/root/sbin/turns" && chmod 755 "$made/root/sbin/turns"
   cp -L "$made/root/vmlinuz" "$made/vmlinuz" && cp -L "$made/root/initrd.img" "$made/initrd.img" &&
-    "${with_tools[@]}" mke2fs -q -t ext4 -d "$made/root" "$made/disk" 4G >>"$log" 2>&1 && printf '%s\n' "$stamp" >"$made/stamp"
+    "${with_tools[@]}" mke2fs -q -t ext4 -d "$made/root" "$made/disk" 4G >>"$log" 2>&1 &&
+    chmod 644 "$made"/{vmlinuz,initrd.img,disk} && printf '%s\n' "$stamp" >"$made/stamp"
 }
 
 # Kept from call to call.
@@ -217,7 +235,8 @@ provide_program() {
       refuse 8 "could not make the bundle: see $results/bundle.log"
     bundle=$(<"$results/bundle.path")
   fi
-  tar -xf "$bundle" -C "$results/program" --strip-components=1 || refuse 2 "$bundle is no tarball"
+  tar --force-local --no-same-owner -xf "$bundle" -C "$results/program" --strip-components=1 ||
+    refuse 2 "$bundle is no tarball"
 }
 
 # interruptible COMMAND [ARGUMENT...]: bash handles a signal at once while it waits.
@@ -246,7 +265,7 @@ clean_up() {
     wait "$child" 2>/dev/null || true
   fi
   stop_guest
-  rm -rf --one-file-system "$folder/system.part" "$results/program" "$results"/{turns.in,turns.out,job.sh,job.log}
+  rm -rf --one-file-system "$folder/system.part" "$results"/{program,guest,turns.in,turns.out,job.log}
   say "what was found is in $results"
   exit "$status"
 }
@@ -268,20 +287,32 @@ guest_says() {
 
 # boot ACCELERATOR CPU
 boot() {
+  local groups=--clear-groups qemu
+  if [[ $1 == kvm ]]; then groups=--groups=$(stat --format %g /dev/kvm); fi
   rm -f "$results"/turns.{in,out}
-  mkfifo "$results/turns.in" "$results/turns.out"
+  mkfifo --mode 600 "$results/turns.in" "$results/turns.out"
+  chown nobody "$results"/turns.{in,out}
   exec {to_guest}<>"$results/turns.in" {from_guest}<>"$results/turns.out"
-  # It ends with this script, however that ends. What it writes to its disk goes to a file without
-  # a name in TMPDIR.
-  TMPDIR=$results setpriv --pdeathsig KILL taskset --cpu-list "$held_to" \
-    "${with_tools[@]}" qemu-system-x86_64 "${qemu_files[@]}" -machine q35 -accel "$1" -cpu "$2" \
-    -smp "$cpus" -m "$memory" -nodefaults -no-reboot -display none \
-    -kernel "$folder/system/vmlinuz" -initrd "$folder/system/initrd.img" \
-    -append "root=/dev/vda rw console=ttyS0 quiet panic=-1 init=/sbin/turns" \
-    -drive "file=$folder/system/disk,format=raw,if=virtio,snapshot=on" \
-    -virtfs "local,path=$results,mount_tag=share,security_model=none" \
-    -serial "file:$results/console.log" -chardev "pipe,id=turns,path=$results/turns" \
-    -serial chardev:turns </dev/null >"$results/qemu.log" 2>&1 &
+  # What it writes to its disk goes to a file without a name in TMPDIR.
+  # shellcheck disable=SC2054 # QEMU's commas
+  qemu=(env "PATH=$PATH" "TMPDIR=$results/guest" taskset --cpu-list "$held_to"
+    "${with_tools[@]}" qemu-system-x86_64 "${qemu_files[@]}" -machine q35 -accel "$1" -cpu "$2"
+    -smp "$cpus" -m "$memory" -nodefaults -no-reboot -display none
+    -sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny
+    -kernel "$folder/system/vmlinuz" -initrd "$folder/system/initrd.img"
+    -append "root=/dev/vda rw console=ttyS0 quiet panic=-1 init=/sbin/turns"
+    -drive "file=$folder/system/disk,format=raw,if=virtio,snapshot=on"
+    -virtfs "local,path=$results/program,mount_tag=program,readonly=on,security_model=mapped-xattr"
+    -virtfs "local,path=$results/guest,mount_tag=share,security_model=mapped-xattr"
+    -serial stdio -chardev "pipe,id=turns,path=$results/turns" -serial chardev:turns)
+  # It ends with this script, however that ends. It is nobody, who may not be able to reach the folder:
+  # there it is /mnt.
+  # shellcheck disable=SC2016 # expands within
+  setpriv --pdeathsig KILL unshare --mount bash -euc '
+    mount --bind "$0" /mnt
+    exec setpriv --pdeathsig KILL --reuid nobody --regid "$1" "$2" --no-new-privs "${@:3}"' \
+    "$folder" "$nobodys_group" "$groups" "${qemu[@]//"$folder"//mnt}" -name "guest=$folder" \
+    </dev/null >"$results/console.log" 2>"$results/qemu.log" &
   guest=$!
   guest_says "$boot_seconds" && [[ $answer == ready ]] && return
   stop_guest
@@ -307,7 +338,10 @@ boot_guest() {
   say "the guest is up after $((SECONDS - start)) s: $cpus CPUs, $memory MiB, by $accelerator"
 }
 
-on_host() { (cd "$results" && PROGRAM=$results/program exec taskset --cpu-list "$held_to" bash job.sh) >"$results/job.log" 2>&1; }
+on_host() {
+  (cd "$results" && HOME=$results/program PATH=$results/program/bin:$PATH \
+    exec taskset --cpu-list "$held_to" "$@") >"$results/job.log" 2>&1
+}
 
 in_container() {
   # shellcheck disable=SC2016 # expands within
@@ -322,25 +356,35 @@ in_container() {
     mount --bind "$1" share
     mount --bind -o ro "$1/program" opt/nearmetal
     hostname container
-    exec env -i container=unshare PATH="$PATH" PROGRAM=/opt/nearmetal chroot . \
-      bash -c "cd /share && exec bash job.sh"' \
-    "$folder/system/root" "$results" >"$results/job.log" 2>&1
+    shift
+    exec env -i container=unshare HOME=/tmp PATH="/opt/nearmetal/bin:$PATH" \
+      chroot . bash -c "cd /share && exec \"\$@\"" bash "$@"' \
+    "$folder/system/root" "$results" "$@" >"$results/job.log" 2>&1
+}
+
+# collect FILE: what the guest wrote, read as who may read no more than QEMU.
+collect() {
+  (cd "$results/guest" && exec setpriv --reuid nobody --regid "$nobodys_group" --clear-groups \
+    cat -- "$1") >"$results/$1"
 }
 
 in_guest() {
-  echo go >&"$to_guest"
-  guest_says "$run_seconds" || refuse 6 "the guest ended, or does not answer: see $results/console.log"
+  printf '%s\n' "$(printf '%q ' "$@")" >&"$to_guest"
+  if ! guest_says "$run_seconds" || [[ ! $answer =~ ^done\ [0-9]{1,3}$ ]]; then
+    refuse 6 "the guest ended, or does not answer: see $results/console.log"
+  fi
+  collect job.log
   return "${answer#done }"
 }
 
-# on SIDE COMMAND: runs it there, by way of job.sh.
+# on SIDE WORD...: runs that there; what it says is in job.log.
 on() {
-  # shellcheck disable=SC2016 # expands there
-  printf 'export HOME=/tmp\nPATH=%s/bin:$PATH\nexec %s\n' '${PROGRAM:-/opt/nearmetal}' "$2" >"$results/job.sh"
-  case $1 in
-    guest) in_guest ;;
-    container) interruptible in_container ;;
-    *) interruptible on_host ;;
+  local side=$1
+  shift
+  case $side in
+    guest) in_guest "$@" ;;
+    container) interruptible in_container "$@" ;;
+    *) interruptible on_host "$@" ;;
   esac
 }
 
@@ -348,18 +392,20 @@ ask_doctors() {
   local side status
   for side in host guest container; do
     status=0
-    on "$side" "nearmetal doctor >doctor_$side.txt" || status=$?
+    on "$side" nearmetal doctor || status=$?
     say "doctor, $side: exit $status, $results/doctor_$side.txt"
     ((status == 0 || status == 8)) || refuse "$status" "$(tail -n 1 "$results/job.log")"
+    mv "$results/job.log" "$results/doctor_$side.txt"
   done
 }
 
 # launch SIDE NUMBER
 launch() {
   local report=$1$2.json status=0
-  on "$1" "nearmetal run --device cpu --model resnet20 --image-size 32 --batch $batch --threads $cpus \
-    --duration $duration --attribute --quiet --output $report" || status=$?
+  on "$1" nearmetal run --device cpu --model resnet20 --image-size 32 --batch "$batch" \
+    --threads "$cpus" --duration "$duration" --attribute --quiet --output "$report" || status=$?
   ((status == 0)) || refuse "$status" "run $2, $1: $(tail -n 1 "$results/job.log") (exit $status)"
+  if [[ $1 == guest ]]; then collect "$report"; fi
   say "run $2 of $launches, $1: $(grep -m 1 throughput "$results/job.log" | xargs)"
 }
 
@@ -401,13 +447,16 @@ compare_sides() (
 main() {
   read_options "$@"
   check_machine
+  umask 022
   mkdir -p "$folder"
-  folder=$(realpath "$folder")
+  [[ $(stat --format %a "$folder") == *[1357] ]] ||
+    refuse 2 "--folder: QEMU, which is not root, could not enter $folder: chmod o+x it"
   exec {lock}>"$folder/lock"
   # Processes that a stopped call had started may take a moment to end.
   flock --timeout 5 "$lock" || refuse 8 "another call uses $folder: name another by --folder"
   results=$folder/$(date -u +%Y%m%dT%H%M%SZ)
   mkdir "$results"
+  install --directory --owner nobody --group "$nobodys_group" "$results/guest"
   trap clean_up EXIT
   trap 'exit 130' INT
   trap 'exit 143' TERM

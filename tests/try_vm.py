@@ -8,6 +8,7 @@ the next time.
 import json
 import os
 import pathlib
+import pwd
 import shutil
 import signal
 import subprocess
@@ -129,6 +130,9 @@ class Stopped(unittest.TestCase):
                 for line in process.stderr:
                     if "the guest is up" in line:
                         break
+                (guest,) = guests()
+                status = pathlib.Path(f"/proc/{guest}/status").read_text(encoding="utf-8")
+                self.assertRegex(status, rf"(?m)^Uid:(\t{pwd.getpwnam('nobody').pw_uid}){{4}}$")
                 process.send_signal(number)
                 process.stderr.read()
             self.assertEqual(process.returncode, status)
