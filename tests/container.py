@@ -48,16 +48,20 @@ def buildah(*arguments, log=None):
 
 
 def make_image():
-    """A base by debootstrap, and the image on it, from a copy of what is committed; its commit."""
+    """A base by debootstrap, and the image on it, from a copy of what is committed; its commit.
+
+    One stage names the base by its tag, the other by its digest.
+    """
     with tempfile.TemporaryDirectory(dir=FOLDER) as made:
-        call("unshare", "--mount", "debootstrap", "--variant=minbase", RELEASE, made + "/base", mirror(),
-             log="debootstrap.log")
+        call("unshare", "--mount", "debootstrap", "--force-check-gpg", "--variant=minbase", RELEASE,
+             made + "/base", mirror(), log="debootstrap.log")
         call("git", "clone", "--quiet", "--no-hardlinks", PROJECT, made + "/source")
         container = buildah("from", "scratch").strip()
         buildah("add", "--quiet", container, made + "/base", "/")
         buildah("commit", "--quiet", "--rm", container, BASE)
+        digest = buildah("inspect", "--type", "image", "--format", "{{.FromImageDigest}}", BASE).strip()
         buildah("build", "--isolation", "chroot", "--build-arg", "build_base=" + BASE, "--build-arg",
-                "run_base=" + BASE, "--file", made + "/source/scripts/container/Containerfile", "--tag",
+                f"run_base={BASE}@{digest}", "--file", made + "/source/scripts/container/Containerfile", "--tag",
                 IMAGE, made + "/source", log="build.log")
         return call("git", "-C", made + "/source", "rev-parse", "HEAD").strip()
 
