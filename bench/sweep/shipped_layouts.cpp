@@ -59,11 +59,12 @@ std::string layout_place(const std::string& word) {
     return file;
   }
   if (is_misspelt_short_form(word)) parse_short_form(word);  // which says what it lacks
+  const std::string hint = file_of_that_name(word);
   const std::string unread =
-      is_path(word) ? std::string("it cannot be read: ") + std::strerror(ENOENT) + ", and " : "";
+      hint.empty() ? std::string("it cannot be read: ") + std::strerror(ENOENT) + ", and " : "";
   throw std::invalid_argument(word + ": " + unread + "no layout of that name comes with nearmetal" +
                               did_you_mean(name, names) + " (" + joined(names) +
-                              "); layouts in short are written as 1x1x2" + file_of_that_name(word));
+                              "); layouts in short are written as 1x1x2" + hint);
 }
 
 }  // namespace nearmetal
