@@ -36,11 +36,11 @@ std::string go_name(const std::string& text) {
 
 std::string label_value(const std::string& text) {
   std::string value;
-  for (const char c : printable(text)) {
+  for (const char c : text) {
     if (c == '\\' || c == '"') value += '\\';
-    value += c;
+    value += c == '\n' ? "\\n" : std::string(1, c);
   }
-  return "\"" + value + "\"";
+  return "\"" + printable(value) + "\"";
 }
 
 struct Sample {

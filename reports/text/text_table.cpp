@@ -50,17 +50,22 @@ bool is_printable(char32_t c) {
       others, [&](const auto& range) { return c >= range.first && c <= range.second; });
 }
 
+bool is_letter(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; }
+bool is_decimal(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
+bool is_in_word(char c) { return is_letter(c) || is_decimal(c) || (c & 0x80) != 0; }
+
 // Whether a log of CI could take what begins here for a command: GitHub, where it begins a line
 // (::error::), or anywhere (##[error], as Azure's ##vso[...] and ##teamcity[...]). A table or a
 // wrapped text can begin a line with any word.
 bool begins_ci_command(std::string_view text, size_t at) {
   const std::string_view rest = text.substr(at);
   if (rest.starts_with("##")) {
-    const size_t end = rest.find_first_not_of("abcdefghijklmnopqrstuvwxyz", 2);
-    return end != rest.npos && rest[end] == '[';
+    const auto end = std::find_if_not(rest.begin() + 2, rest.end(), is_letter);
+    return end != rest.end() && *end == '[';
   }
-  const bool in_name = at > 0 && std::isalnum(static_cast<unsigned char>(text[at - 1])) != 0;
-  return rest.starts_with("::") && !in_name && rest.find("::", 2) < rest.find('\n');
+  const bool in_name = at > 0 && (is_letter(text[at - 1]) || is_decimal(text[at - 1]));
+  return !in_name && rest.starts_with("::") && rest.size() > 2 && is_letter(rest[2]) &&
+         rest.find("::", 2) < rest.find('\n');
 }
 
 // The text with others in place of the characters that steer what shows it.
@@ -76,10 +81,6 @@ std::string replaced(const std::string& text, const Replacement& replacement) {
   }
   return shown;
 }
-
-bool is_letter(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; }
-bool is_decimal(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
-bool is_in_word(char c) { return is_letter(c) || is_decimal(c) || (c & 0x80) != 0; }
 
 // Whether it has parts of links, images, notes or what they refer to; brackets alone show as
 // themselves.

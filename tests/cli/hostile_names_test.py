@@ -11,9 +11,9 @@ import cli
 # Beginnings of names: of escape sequences, lines, directions of text, and commands to logs of CI.
 HOSTILE = ["\x1b]0;owned\x07", "\x00", "\x7f", "\u009b31m", "\u202eevil", "\u2066a", "\u2028b", "\n",
            "::error::", " ::set-output name=a::", "\n::error file=a::", "\r##vso[task.complete]",
-           "##[error]", "x ##teamcity[a]", "section_start:1:a\r\x1b[0K"]
+           "##[Error]", "x ##teamcity[a]", "\u00a0::warning::", "section_start:1:a\r\x1b[0K"]
 STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-CI_COMMAND = re.compile(r"^\s*::.*::|##[a-z]*\[", re.MULTILINE)
+CI_COMMAND = re.compile(r"^\s*::[a-z].*::|##[a-z]*\[", re.IGNORECASE | re.MULTILINE)
 
 
 def texts_of(value, place=()):
