@@ -287,8 +287,7 @@ guest_says() {
 
 # boot ACCELERATOR CPU
 boot() {
-  local groups=--clear-groups qemu
-  if [[ $1 == kvm ]]; then groups=--groups=$(stat --format %g /dev/kvm); fi
+  local qemu
   rm -f "$results"/turns.{in,out}
   mkfifo --mode 600 "$results/turns.in" "$results/turns.out"
   chown nobody "$results"/turns.{in,out}
@@ -305,13 +304,18 @@ boot() {
     -virtfs "local,path=$results/program,mount_tag=program,readonly=on,security_model=mapped-xattr"
     -virtfs "local,path=$results/guest,mount_tag=share,security_model=mapped-xattr"
     -serial stdio -chardev "pipe,id=turns,path=$results/turns" -serial chardev:turns)
-  # It ends with this script, however that ends. It is nobody, who may not be able to reach the folder:
-  # there it is /mnt.
+  # It ends with this script, however that ends. It is nobody, who may open no /dev/kvm and may not be
+  # able to reach the folder: there it has a /dev/kvm of its own, and the folder is /mnt.
   # shellcheck disable=SC2016 # expands within
   setpriv --pdeathsig KILL unshare --mount bash -euc '
+    if [[ $1 == kvm ]]; then
+      mount -t tmpfs none /mnt
+      mknod --mode 666 /mnt/kvm c 10 232
+      mount --bind /mnt/kvm /dev/kvm
+    fi
     mount --bind "$0" /mnt
-    exec setpriv --pdeathsig KILL --reuid nobody --regid "$1" "$2" --no-new-privs "${@:3}"' \
-    "$folder" "$nobodys_group" "$groups" "${qemu[@]//"$folder"//mnt}" -name "guest=$folder" \
+    exec setpriv --pdeathsig KILL --reuid nobody --regid "$2" --clear-groups --no-new-privs "${@:3}"' \
+    "$folder" "$1" "$nobodys_group" "${qemu[@]//"$folder"//mnt}" -name "guest=$folder" \
     </dev/null >"$results/console.log" 2>"$results/qemu.log" &
   guest=$!
   guest_says "$boot_seconds" && [[ $answer == ready ]] && return
