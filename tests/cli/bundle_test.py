@@ -168,7 +168,8 @@ class Bundle(unittest.TestCase):
         self.assertRegex(self.nearmetal("--version"), r"(?m)^backend cpu: .*onednn \d")
         for name in ("a.json", "b.json"):
             self.nearmetal("run", "--device", "cpu", "--model", "resnet20", "--image-size", "32",
-                           "--batch", "2", "--steps", "3", "--output", name)
+                           "--batch", "2", "--threads", "1", "--warmup", "1", "--steps", "3",
+                           "--output", name)
         with open(os.path.join(self.node, "a.json"), encoding="utf-8") as file:
             self.assertEqual(json.load(file)["status"], "complete")
         self.assertIn("verdict", self.nearmetal("compare", "a.json", "b.json"))
