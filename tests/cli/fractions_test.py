@@ -96,6 +96,8 @@ class Fractions(cli.SweepTest):
             starts = [rank["window_start_unix_seconds"] for rank in run["ranks"]]
             ends = [start + sum(rank["step_seconds"][-60:]) for start, rank in zip(starts, run["ranks"])]
             self.assertLess(max(starts), min(ends), "at once")
+            self.assertAlmostEqual(max(job["start_seconds"] for job in run["jobs"]),
+                                   max(starts) - min(starts), places=4)
             # The machine may be shared, too: time stolen by its hypervisor is rightly warned of.
             warned = "".join(warning["text"] for warning in run["warnings"])
             self.assertNotIn("other processes", warned, "the other job is meant to be there")
