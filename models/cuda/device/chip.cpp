@@ -7,6 +7,7 @@
 
 #include "models/cuda/device/check.h"
 #include "models/errors.h"
+#include "models/names.h"
 
 namespace nearmetal::cuda {
 namespace {

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "models/cuda/libraries/attention_graph.h"
+#include "models/names.h"
 
 namespace nearmetal::cuda {
 

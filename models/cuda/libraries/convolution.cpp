@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "models/cuda/libraries/convolution_graph.h"
+#include "models/names.h"
 
 namespace nearmetal::cuda {
 
