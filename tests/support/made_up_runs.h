@@ -60,4 +60,10 @@ inline RunSet made_up_set(const std::vector<std::pair<std::string, std::vector<d
   return set;
 }
 
+inline RunSet set_of(const Report& report) {
+  RunSet set;
+  add_runs(set, report, "made up");
+  return set;
+}
+
 }  // namespace nearmetal

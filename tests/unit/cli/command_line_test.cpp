@@ -11,6 +11,7 @@
 #include "bench/commands/program.h"
 #include "reports/json/fields.h"
 #include "reports/json/json.h"
+#include "reports/json/json_writer.h"
 #include "tests/support/parse_options.h"
 
 namespace nearmetal {

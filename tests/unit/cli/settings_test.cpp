@@ -15,6 +15,7 @@
 #include "reports/json/fields.h"
 #include "reports/json/json.h"
 #include "reports/json/json_reader.h"
+#include "reports/json/json_writer.h"
 #include "tests/support/parse_options.h"
 
 namespace nearmetal {

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "models/errors.h"
-#include "reports/json/fields.h"
+#include "reports/json/json_writer.h"
 #include "tests/support/sample_report.h"
 #include "tests/support/temporary_folder.h"
 

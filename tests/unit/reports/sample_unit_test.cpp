@@ -35,12 +35,6 @@ Report of_sequences(Report report) {
   return report;
 }
 
-RunSet set_of(const Report& report) {
-  RunSet set;
-  add_runs(set, report, "made up");
-  return set;
-}
-
 RunSet three_runs(int first_minute) {
   return set_of(of_sequences(made_up_report({{"1x1", {1000, 1004, 1002}}}, first_minute)));
 }

@@ -13,6 +13,7 @@
 #include "reports/json/consistency.h"
 #include "reports/json/json.h"
 #include "reports/merge/merge.h"
+#include "tests/support/made_up_runs.h"
 #include "tests/support/made_up_shares.h"
 
 namespace nearmetal {
@@ -65,12 +66,6 @@ Report two_models() {
                  both("serial", SharingMode::serial, {{990, 8000}, {1000, 7990}}),
                  both("slices", SharingMode::timeslice, {{600, 4000}, {606, 4040}})};
   return report;
-}
-
-RunSet set_of(const Report& report) {
-  RunSet set;
-  add_runs(set, report, "made up");
-  return set;
 }
 
 double root(double a, double b) { return std::sqrt(a * b); }

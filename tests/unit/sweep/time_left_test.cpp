@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "reports/text/text.h"
+
 namespace nearmetal {
 namespace {
 
