@@ -5,6 +5,7 @@ whether a network launches what is new. `kernel_counts_test.py --write OBJECT...
 """
 
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -17,8 +18,9 @@ KERNEL = re.compile(r" [tTWV] (.*_kernel[<(].*)")
 
 
 def source_of(item):
-    """build/models/cuda/CMakeFiles/x.dir/kernels/a.cu.o: models/cuda/kernels/a.cu"""
-    folder, inside = re.fullmatch(r"(?:.*/)?((?:models|comm)/.*)CMakeFiles/[^/]*/(.*)\.o", item).groups()
+    """build/models/cuda/CMakeFiles/x.dir/./kernels/a.cu.o: models/cuda/kernels/a.cu"""
+    folder, inside = re.fullmatch(r"(?:.*/)?((?:models|comm)/.*)CMakeFiles/[^/]*/(.*)\.o",
+                                  os.path.normpath(item)).groups()
     return folder + inside
 
 
