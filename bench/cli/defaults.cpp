@@ -173,10 +173,10 @@ void check_settings(const Workload& workload) {
       given("device") || cuda
           ? std::string("leave it out with --device ") + to_string(config.device)
           : "none is visible here: leave it out, or see why with --device cuda";
-  for_each_setting([&](const Setting& setting, auto) {
+  for (const Setting& setting : settings_of_run()) {
     require(!setting.only_for || *setting.only_for == config.device || !given(setting.name),
             flag_of(setting) + " is for " + (cuda ? "CPUs" : "GPUs") + "; " + remedy);
-  });
+  }
   require(cuda || config.input == Input::device,
           "--input host and pageable are for GPUs; " + remedy);
   const AllReduceKind all_reduce = config.all_reduce.value_or(AllReduceKind::nccl);
@@ -221,8 +221,8 @@ void require_whole_replicas(const RunConfig& config, int64_t ranks) {
 std::vector<std::string> flags_without_effect(const Workload& workload, int world_size) {
   const RunConfig& config = workload.config;
   std::vector<std::string> remarks;
-  for_each_setting([&](const Setting& setting, auto) {
-    if (!workload.is_given(setting.name)) return;
+  for (const Setting& setting : settings_of_run()) {
+    if (!workload.is_given(setting.name)) continue;
     std::string why;
     if (setting.needs == Needs::training && !trains(config)) {
       why = std::string("nothing is trained (") +
@@ -236,7 +236,7 @@ std::vector<std::string> flags_without_effect(const Workload& workload, int worl
       why = config.model + " has no residual branch that ends in a batch norm";
     }
     if (!why.empty()) remarks.push_back(flag_of(setting) + " has no effect: " + why);
-  });
+  }
   return remarks;
 }
 

@@ -19,11 +19,11 @@ namespace {
 // runs.
 std::vector<std::string> given_to_each(const std::vector<std::string>& given) {
   std::vector<std::string> kept;
-  for_each_setting([&](const Setting& setting, auto) {
+  for (const Setting& setting : settings_of_run()) {
     const bool of_each = (setting.commands & in_sweep) != 0 || setting.group == SettingGroup::place;
     const bool is_given = std::ranges::find(given, setting.name) != given.end();
     if (of_each && is_given) kept.emplace_back(setting.name);
-  });
+  }
   return kept;
 }
 

@@ -22,9 +22,9 @@ constexpr size_t most_layouts = 1000;
 // The name in the table of settings: "duration_seconds" of "duration".
 std::string table_name(const std::string& layout_name) {
   std::string name = layout_name;
-  for_each_setting([&](const Setting& setting, auto) {
+  for (const Setting& setting : settings_of_run()) {
     if (layout_name_of(setting) == layout_name) name = setting.name;
-  });
+  }
   return name;
 }
 
@@ -60,10 +60,10 @@ void check_axis(const GridAxis& axis, const std::vector<GridAxis>& earlier, cons
     if (!collide(axis.setting, other.setting)) continue;
     refuse(axis, other.source + " says it already; give one of them");
   }
-  for_each_setting([&](const Setting& setting, auto) {
-    if (!asked.is_given(setting.name) || !collide(axis.setting, layout_name_of(setting))) return;
+  for (const Setting& setting : settings_of_run()) {
+    if (!asked.is_given(setting.name) || !collide(axis.setting, layout_name_of(setting))) continue;
     refuse(axis, flag_of(setting) + " says it already; give one of them");
-  });
+  }
 }
 
 // Refuses what a workload of the same file says too: neither overrides the other.

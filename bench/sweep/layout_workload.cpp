@@ -20,9 +20,9 @@ constexpr std::pair<const char*, const char*> alternatives[] = {
 // Why nothing here has this name; that of an option or of another program may be meant.
 std::string why_unknown(const std::string& name, const std::string& flag) {
   std::vector<std::string> known = {global_batch};
-  for_each_setting([&](const Setting& setting, auto) {
+  for (const Setting& setting : settings_of_run()) {
     if ((setting.commands & in_sweep) != 0) known.push_back(layout_name_of(setting));
-  });
+  }
   const std::string with_underscores = replaced(name, "-", "_");
   if (std::ranges::find(known, with_underscores) != known.end()) {
     return "it is " + with_underscores + " here";
@@ -153,14 +153,14 @@ Settings with_batch_of_a_rank(Settings settings, const Placement& placement,
 
 // The settings of one job must not be of the run as a whole.
 void require_of_one_job(const Settings& settings, const std::string& place) {
-  for_each_setting([&](const Setting& setting, auto) {
+  for (const Setting& setting : settings_of_run()) {
     const std::string name = layout_name_of(setting);
     const bool is_refused = (setting.commands & in_sweep) != 0 && holds_for_all_jobs(setting);
-    if (!is_refused || !settings.texts.contains(name)) return;
+    if (!is_refused || !settings.texts.contains(name)) continue;
     throw std::invalid_argument(place + "/" + name +
                                 ": it holds for all jobs of a layout; put it into the workload of "
                                 "the layout or of the file");
-  });
+  }
 }
 
 // Before the command line has its say.

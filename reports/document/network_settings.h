@@ -1,13 +1,13 @@
-// The settings of which each network has a default of its own, a part of the table in settings.h.
+// The settings of which each network has a default of its own, a part of the table in settings.cpp.
 #pragma once
 
-#include <tuple>
+#include <array>
 
 #include "reports/document/setting.h"
 
 namespace nearmetal {
 
-inline constexpr auto settings_of_networks = std::make_tuple(
+inline constexpr std::array settings_of_networks{
     setting(&RunConfig::sequence, "sequence", SettingGroup::work,
             {.help = "tokens per sequence, of networks that read sequences [384]",
              .meaning = "Tokens of a sequence; null: the network reads images",
@@ -25,6 +25,6 @@ inline constexpr auto settings_of_networks = std::make_tuple(
              .commands = in_run | in_sweep | in_export,
              .needs = Needs::training,
              .added = true,
-             .last = true}));
+             .last = true})};
 
 }  // namespace nearmetal

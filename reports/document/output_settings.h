@@ -1,13 +1,13 @@
-// The settings that say what a run shows, a part of the table in settings.h.
+// The settings that say what a run shows, a part of the table in settings.cpp.
 #pragma once
 
-#include <tuple>
+#include <array>
 
 #include "reports/document/setting.h"
 
 namespace nearmetal {
 
-inline constexpr std::tuple settings_of_output{
+inline constexpr std::array settings_of_output{
     setting(&RunConfig::force, "force", SettingGroup::files,
             {.help = "replace an existing report",
              .decides = Decides::display,

@@ -1,13 +1,13 @@
-// The settings of a pipeline, a part of the table in settings.h.
+// The settings of a pipeline, a part of the table in settings.cpp.
 #pragma once
 
-#include <tuple>
+#include <array>
 
 #include "reports/document/setting.h"
 
 namespace nearmetal {
 
-inline constexpr std::tuple settings_of_pipeline{
+inline constexpr std::array settings_of_pipeline{
     setting(&RunConfig::pipeline, "pipeline", SettingGroup::several_ranks,
             {.help = "cut the network into N stages, each on a rank of its own",
              .meaning = "Stages into which the network is cut, each on a rank of its own; so many "

@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <variant>
 
 #include "reports/document/allowed.h"
 #include "reports/document/run_config.h"
@@ -30,6 +31,17 @@ enum class Needs { nothing, training, exchange };
 constexpr unsigned in_run = 1, in_sweep = 2, in_export = 4, in_micro = 8, in_stress = 16;
 constexpr unsigned in_all_but_stress = in_run | in_sweep | in_export | in_micro;
 
+/// The member of RunConfig that holds a setting.
+using SettingMember = std::variant<
+    bool RunConfig::*, int64_t RunConfig::*, double RunConfig::*, std::string RunConfig::*,
+    std::optional<int64_t> RunConfig::*, std::optional<double> RunConfig::*,
+    std::optional<std::string> RunConfig::*, Device RunConfig::*, Input RunConfig::*,
+    HostWait RunConfig::*, Kernels RunConfig::*, Bind RunConfig::*, Update RunConfig::*,
+    GradientType RunConfig::*, NcclAlgorithm RunConfig::*, Schedule RunConfig::*,
+    std::optional<Precision> RunConfig::*, std::optional<LaunchMode> RunConfig::*,
+    std::optional<Optimizer> RunConfig::*, std::optional<LossScale> RunConfig::*,
+    std::optional<AllReduceKind> RunConfig::*, std::optional<MachineKind> RunConfig::*>;
+
 struct Setting {
   const char* help = "";     // of the option
   const char* value = "";    // what the option takes, where the type does not say it
@@ -51,14 +63,15 @@ struct Setting {
   bool proves = false;    // or looks into a run as a whole, with all its jobs
   const char* name = "";  // in documents; in time settings with the unit: duration_seconds
   SettingGroup group{};
+  SettingMember member{};
 };
 
-template <class T>
-constexpr std::pair<T RunConfig::*, Setting> setting(T RunConfig::*member, const char* name,
-                                                     SettingGroup group, Setting rest) {
+constexpr Setting setting(SettingMember member, const char* name, SettingGroup group,
+                          Setting rest) {
+  rest.member = member;
   rest.name = name;
   rest.group = group;
-  return {member, rest};
+  return rest;
 }
 
 /// Its option: --image-size of image_size, and of a time that without the unit.

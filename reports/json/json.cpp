@@ -114,9 +114,9 @@ GridPoint grid_point_from_json(const std::string& text) { return json::parsed<Gr
 std::string config_sha256(const RunConfig& config,
                           const std::function<bool(const std::string& name)>& counts) {
   Json settings = json::Writer::json_of(config);
-  for_each_setting([&](const Setting& setting, auto) {
+  for (const Setting& setting : settings_of_run()) {
     if (setting.decides == Decides::display || !counts(setting.name)) settings.erase(setting.name);
-  });
+  }
   return sha256(json::line_of(settings));
 }
 
@@ -147,7 +147,9 @@ std::vector<std::pair<std::string, std::string>> environment_facts(const Environ
 
 std::vector<std::string> config_names() {
   std::vector<std::string> names;
-  for_each_setting([&](const Setting& setting, auto) { names.emplace_back(setting.name); });
+  for (const Setting& setting : settings_of_run()) {
+    names.emplace_back(setting.name);
+  }
   return names;
 }
 

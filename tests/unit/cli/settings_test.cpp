@@ -66,7 +66,7 @@ std::string option_for(const Setting& changed, const RunConfig& config) {
 }
 
 TEST(Settings, AnOptionSetsItsSettingInTheCommandsThatTakeIt) {
-  for_each_setting([](const Setting& setting, auto) {
+  for (const Setting& setting : settings_of_run()) {
     const RunConfig changed = with_changed(setting);
     EXPECT_NE(changed, RunConfig{}) << setting.name;
     for (const auto& [command, bit] : {std::pair("run", in_run), std::pair("sweep", in_sweep)}) {
@@ -82,11 +82,11 @@ TEST(Settings, AnOptionSetsItsSettingInTheCommandsThatTakeIt) {
       origins.at(setting.name) = Origin::flag;
       EXPECT_EQ(origins_of(request.given), origins) << setting.name;
     }
-  });
+  }
 }
 
 TEST(Settings, ADocumentHoldsThemInTheirOrder) {
-  for_each_setting([](const Setting& setting, auto) {
+  for (const Setting& setting : settings_of_run()) {
     RunConfig changed = with_changed(setting);
     if (changed.device == Device::automatic) changed.device = Device::cpu;
     const std::string text = json::Writer::json_of(changed).dump();
@@ -95,16 +95,18 @@ TEST(Settings, ADocumentHoldsThemInTheirOrder) {
     RunConfig read;
     json::fields(reader, read);
     EXPECT_EQ(read, changed) << setting.name;
-  });
+  }
   std::vector<std::string> names, written;
-  for_each_setting([&](const Setting& setting, auto) { names.emplace_back(setting.name); });
+  for (const Setting& setting : settings_of_run()) {
+    names.emplace_back(setting.name);
+  }
   const Json plain = json::Writer::json_of(RunConfig{});
   for (const auto& [name, value] : plain.items()) written.push_back(name);
   EXPECT_EQ(written, names);
 }
 
 TEST(Settings, ARerunAsksForThoseThatItRepeats) {
-  for_each_setting([](const Setting& setting, auto) {
+  for (const Setting& setting : settings_of_run()) {
     RunConfig changed = with_changed(setting);
     fill_defaults(changed, setting.only_for.value_or(Device::cpu));
     const auto asked = Contains(StartsWith(flag_of(setting)));
@@ -113,29 +115,29 @@ TEST(Settings, ARerunAsksForThoseThatItRepeats) {
     } else {
       EXPECT_THAT(run_arguments(changed), Not(asked));
     }
-  });
+  }
 }
 
 TEST(Settings, TheSchemaOfReportsDescribesThem) {
   const Json config = Json::parse(report_schema()).at("$defs").at("config");
-  for_each_setting([&](const Setting& setting, auto) {
+  for (const Setting& setting : settings_of_run()) {
     const Json& property = config.at("properties").at(setting.name);
     EXPECT_EQ(property.value("description", ""), setting.meaning) << setting.name;
     const Json& required = config.at("required");
     const bool is_required =
         std::find(required.begin(), required.end(), setting.name) != required.end();
     EXPECT_EQ(is_required, !setting.added) << setting.name;
-  });
-  EXPECT_EQ(config.at("properties").size(), std::tuple_size_v<decltype(settings_of_run)>);
+  }
+  EXPECT_EQ(config.at("properties").size(), settings_of_run().size());
 }
 
 TEST(Settings, LayoutFilesTakeThoseOfSweeps) {
   Json workload = Json::parse(layout_schema()).at("$defs").at("workload").at("properties");
   EXPECT_EQ(workload.erase("global_batch"), 1U) << "that of all ranks is none of `run`";
-  for_each_setting([&](const Setting& setting, auto) {
+  for (const Setting& setting : settings_of_run()) {
     EXPECT_EQ(workload.erase(layout_name_of(setting)), (setting.commands & in_sweep) != 0)
         << setting.name;
-  });
+  }
   EXPECT_EQ(workload.dump(), "{}");
 }
 
