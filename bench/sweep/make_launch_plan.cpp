@@ -31,6 +31,8 @@
 #include "reports/text/text.h"
 
 namespace nearmetal {
+
+NM_DEFINE_SPECIAL_MEMBERS(PlanRequest);
 namespace {
 
 constexpr const char* fraction_batch = "64";  // fits a small share, too

@@ -11,6 +11,7 @@
 #include "comm/layout/layout.h"
 #include "comm/layout/placement.h"
 #include "reports/document/settings.h"
+#include "reports/document/special_members.h"
 
 namespace nearmetal {
 
@@ -18,6 +19,7 @@ namespace nearmetal {
 enum class Starter { sweep, script, slurm, mpi_job };
 
 struct PlanRequest {
+  NM_DECLARE_SPECIAL_MEMBERS(PlanRequest);
   std::vector<std::string> layouts;  // a file, the name of a shipped one, or short forms
   std::optional<std::string> hosts;
   std::optional<int64_t> fractions;       // jobs that share a GPU in every way

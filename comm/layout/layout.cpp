@@ -15,6 +15,8 @@
 #include "reports/text/text.h"
 
 namespace nearmetal {
+NM_DEFINE_SPECIAL_MEMBERS(Host);
+NM_DEFINE_SPECIAL_MEMBERS(Layout);
 namespace {
 
 [[noreturn]] void refuse(const std::string& place, const std::string& reason) {

@@ -11,6 +11,7 @@
 #include "reports/document/environment.h"
 #include "reports/document/grid_point.h"
 #include "reports/document/sharing_mode.h"
+#include "reports/document/special_members.h"
 
 namespace nearmetal {
 
@@ -56,6 +57,7 @@ inline constexpr const char* this_host = "localhost";
 
 /// One operating-system instance: a bare-metal host, a VM or a container.
 struct Host {
+  NM_DECLARE_SPECIAL_MEMBERS(Host);
   std::string name;
   std::optional<std::string> address;  // called by the launcher; else the name
   std::optional<std::string> node;     // the machine below, of which VMs share one; else the host
@@ -148,6 +150,7 @@ struct Expectation {
 
 /// Jobs that run at once (or share in turn), independent of each other.
 struct Layout {
+  NM_DECLARE_SPECIAL_MEMBERS(Layout);
   std::string name;
   std::optional<std::string> shape;  // short form (comm/layout/short_form.h), instead of `jobs`
   std::vector<Job> jobs;

@@ -15,6 +15,8 @@
 #include "reports/text/text.h"
 
 namespace nearmetal {
+
+NM_DEFINE_SPECIAL_MEMBERS(ComparisonRow);
 namespace {
 
 const RunArm* arm_in(const RunSet& set, const std::string& name) {

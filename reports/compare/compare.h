@@ -9,6 +9,7 @@
 #include "reports/attribution/attribution.h"
 #include "reports/compare/run_set.h"
 #include "reports/document/metric.h"
+#include "reports/document/special_members.h"
 #include "reports/document/types.h"
 #include "reports/statistics/inference.h"
 #include "reports/statistics/power.h"
@@ -104,6 +105,7 @@ struct SideSummary {
 
 /// One layout and metric.
 struct ComparisonRow {
+  NM_DECLARE_SPECIAL_MEMBERS(ComparisonRow);
   std::string arm;
   std::string since;  // day of the anchor of a baseline that this row is compared with; empty: none
   std::string metric;

@@ -10,6 +10,8 @@
 #include "reports/text/text.h"
 
 namespace nearmetal {
+
+NM_DEFINE_SPECIAL_MEMBERS(RunSet);
 namespace {
 
 constexpr int64_t unknown_environment = -1;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "reports/document/special_members.h"
 #include "reports/document/types.h"
 
 namespace nearmetal {
@@ -116,6 +117,7 @@ struct RunArm {
 };
 
 struct RunSet {
+  NM_DECLARE_SPECIAL_MEMBERS(RunSet);
   std::vector<RunArm> arms;
   std::vector<Environment> environments;  // of its runs; the same machine mostly once
   // Arms with jobs that do unlike work. In `arms` is each of their jobs by itself, as "ARM, job 2".

@@ -10,6 +10,7 @@
 #include "models/program.h"
 #include "reports/document/collectives.h"
 #include "reports/document/maybe.h"
+#include "reports/document/special_members.h"
 
 namespace nearmetal {
 
@@ -65,6 +66,7 @@ struct NcclChoices {
 };
 
 struct Communication {
+  NM_DECLARE_SPECIAL_MEMBERS(Communication);
   std::string library;                              // what summed, and its version: "nccl 2.28.9"
   std::optional<AllReduceKind> all_reduce{};        // empty: an earlier report
   std::vector<TriedAllReduce> tried_all_reduces{};  // empty where it was given, or chosen before

@@ -11,6 +11,7 @@
 #include "models/names.h"
 #include "reports/document/maybe.h"
 #include "reports/document/rdma.h"
+#include "reports/document/special_members.h"
 
 namespace nearmetal {
 
@@ -22,6 +23,7 @@ constexpr auto names_of(MachineKind) { return std::array{"vm", "bare-metal", "co
 /// its own, since a container may run in a virtual machine; `machine`, `hypervisor` and `container`
 /// are conclusions from the rest.
 struct Virtualisation {
+  NM_DECLARE_SPECIAL_MEMBERS(Virtualisation);
   Maybe<MachineKind> machine;          // vm or bare_metal
   Maybe<std::string> hypervisor;       // kvm, firecracker, vmware, ...; none
   Maybe<std::string> container;        // docker, podman, gvisor, ...; none
@@ -106,6 +108,7 @@ struct MigInstance {
 };
 
 struct Gpu {
+  NM_DECLARE_SPECIAL_MEMBERS(Gpu);
   std::string name;
   Maybe<std::string> uuid;
   Maybe<std::string> pci_id;
@@ -177,6 +180,7 @@ inline constexpr std::array variables_of_a_launch = {"OMPI_MCA_ess_base_jobid",
                                                      "OMPI_MCA_btl_vader_backing_directory"};
 
 struct Environment {
+  NM_DECLARE_SPECIAL_MEMBERS(Environment);
   std::string host_name;
   Maybe<std::string> boot_id;  // another one whenever the kernel starts
   std::string kernel;

@@ -8,6 +8,7 @@
 
 #include "models/names.h"
 #include "reports/document/maybe.h"
+#include "reports/document/special_members.h"
 
 namespace nearmetal {
 
@@ -42,6 +43,7 @@ struct RdmaPort {
 };
 
 struct RdmaDevice {
+  NM_DECLARE_SPECIAL_MEMBERS(RdmaDevice);
   std::string name;                     // mlx5_0
   std::vector<std::string> interfaces;  // its network interfaces, as ibdev2netdev shows them
   Maybe<std::string> pci_id;

@@ -10,6 +10,7 @@
 #include "models/program.h"
 #include "reports/document/communication.h"
 #include "reports/document/environment.h"
+#include "reports/document/special_members.h"
 
 namespace nearmetal {
 
@@ -46,6 +47,7 @@ constexpr auto names_of(GradientType) { return std::array{"computed", "fp32", "b
 /// Everything that `nearmetal run` can be asked for. The member initialisers are the only defaults;
 /// an empty optional is filled according to the device (bench/cli/defaults.h).
 struct RunConfig {
+  NM_DECLARE_SPECIAL_MEMBERS(RunConfig);
   std::string model = "resnet50";
   Device device = Device::automatic;
   int64_t gpu = 0;  // index among the visible GPUs

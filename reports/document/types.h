@@ -19,6 +19,7 @@
 #include "reports/document/rank_probes.h"
 #include "reports/document/run_config.h"
 #include "reports/document/sharing_mode.h"
+#include "reports/document/special_members.h"
 #include "reports/document/step_time.h"
 #include "reports/document/tool.h"
 
@@ -111,6 +112,7 @@ struct Binding {
 };
 
 struct Rank {
+  NM_DECLARE_SPECIAL_MEMBERS(Rank);
   int64_t rank = 0;
   int64_t environment = 0;         // index into Report::environments
   std::optional<int64_t> gpu;      // index into its gpus; null on the CPU
@@ -232,6 +234,7 @@ struct Neighbour {
 };
 
 struct Run {
+  NM_DECLARE_SPECIAL_MEMBERS(Run);
   std::string started_at;  // RFC 3339, UTC
   Status status = Status::complete;
   std::optional<std::string> failure;  // why it is not complete
@@ -296,6 +299,7 @@ struct Arm {
 
 /// The document.
 struct Report {
+  NM_DECLARE_SPECIAL_MEMBERS(Report);
   std::string schema = "nearmetal/report";
   std::string schema_version = "1.13";  // major: breaks readers; minor: adds
   Kind kind = Kind::measured;

@@ -1,0 +1,19 @@
+#pragma once
+
+/// Declares the special members of a large struct, which the compiler would else define, 1 to 4 KB
+/// of code, in each unit that copies or destroys one. NM_DEFINE_SPECIAL_MEMBERS defines them, once.
+#define NM_DECLARE_SPECIAL_MEMBERS(Type) \
+  Type();                                \
+  Type(const Type&);                     \
+  Type(Type&&) noexcept;                 \
+  Type& operator=(const Type&);          \
+  Type& operator=(Type&&) noexcept;      \
+  ~Type()
+
+#define NM_DEFINE_SPECIAL_MEMBERS(Type)             \
+  Type::Type() = default;                           \
+  Type::Type(const Type&) = default;                \
+  Type::Type(Type&&) noexcept = default;            \
+  Type& Type::operator=(const Type&) = default;     \
+  Type& Type::operator=(Type&&) noexcept = default; \
+  Type::~Type() = default
