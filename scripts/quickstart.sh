@@ -77,8 +77,8 @@ chip_option() {
 
 # Under a minute on two cores, the build not counted.
 run_on_cpu() {
-  say "ResNet-50 in fp32 on the CPU, batch 4, images of 224x224, about 15 s of steady state"
-  "$nearmetal" run --device cpu --batch 4 --duration 15
+  say "ResNet-50 in fp32 on the CPU, batch 4, images of 224x224, about 10 s of steady state"
+  "$nearmetal" run --device cpu --batch 4 --duration 10
 }
 
 runs_on_gpu() { [[ $1 == gpu* ]] && gpu_visible; }
