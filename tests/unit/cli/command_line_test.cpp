@@ -143,6 +143,7 @@ TEST(CommandLineTest, Values) {
   EXPECT_EQ(parse_run_flags({"--duration", "90"}).config.duration_seconds, 90);
   EXPECT_EQ(parse_run_flags({"--duration", "1.5s"}).config.duration_seconds, 1.5);
   EXPECT_EQ(parse_run_flags({"--duration", "2m"}).config.duration_seconds, 120);
+  EXPECT_EQ(parse_run_flags({"--duration", "1.5h"}).config.duration_seconds, 5400);
   EXPECT_EQ(parse_run_flags({"--duration", "1h"}).config.duration_seconds, 3600);
   EXPECT_TRUE(parse_run_flags({"--loss-scale", "dynamic"}).config.loss_scale->dynamic);
   EXPECT_EQ(parse_run_flags({"--seed", "9007199254740991"}).config.seed, 9007199254740991);

@@ -168,6 +168,9 @@ TEST(Placement, RefusesWhatIsNotThereOrTaken) {
   EXPECT_THAT(refusal_of_hosts(listed({Job{{{"c", {}, 65536}, {"d", {}, 1}}}}),
                                {host("c", 0), host("d", 0)}),
               HasSubstr("more than 65536 ranks"));
+  EXPECT_EQ(refusal_of_hosts(listed({Job{{{"c", {}, 65535}, {"d", {}, 1}}}}),
+                             {host("c", 0), host("d", 0)}),
+            "accepted");
   Layout expecting = shaped("1x1x2");
   expecting.expect.world_size = 4;
   EXPECT_EQ(refusal_of_hosts(expecting, hosts),

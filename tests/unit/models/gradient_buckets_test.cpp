@@ -57,5 +57,13 @@ TEST(GradientBuckets, TheEndOfAllIsSentApartAsNothingHidesIt) {
   EXPECT_EQ(begins_of(0), (std::vector<int64_t>{0})) << "all at the end";
 }
 
+TEST(GradientBuckets, TheEndIsAtMostAHundredthOfAll) {
+  const auto buckets_with_end = [](int64_t begin) {
+    return cut_buckets({{0, 1}, {begin, 2}}, 1000, 10000).size();
+  };
+  EXPECT_EQ(buckets_with_end(990), 2u);
+  EXPECT_EQ(buckets_with_end(989), 1u);
+}
+
 }  // namespace
 }  // namespace nearmetal

@@ -172,6 +172,30 @@ TEST(Clocks, AreAlignedByWhatTravelsBetweenStages) {
   }
 }
 
+// The others waited for the stage that reads them, or queued behind one another.
+TEST(Clocks, AreAlignedByTheValueThatTravelledFastest) {
+  const auto mark = [](Pass pass, int micro_batch, double begin) {
+    return TaskMark{{pass, micro_batch}, begin, begin + 1};
+  };
+  for (const int fastest : {0, 1, 2}) {
+    std::vector<std::vector<TaskMark>> marks(2);
+    for (int i = 0; i < 3; ++i) {
+      const double there = i == fastest ? 0.5 : 2, back = i == (fastest + 1) % 3 ? 0.5 : 2;
+      marks[0].push_back(mark(Pass::forward, i, 10 * i));
+      marks[1].push_back(mark(Pass::forward, i, 10 * i + 1 + there));
+      marks[1].push_back(mark(Pass::backward, i, 10 * i + 4));
+      marks[0].push_back(mark(Pass::backward, i, 10 * i + 5 + back));
+    }
+    const auto truth = marks;
+    for (TaskMark& late : marks[1]) {
+      late.begin_seconds += 1000;
+      late.end_seconds += 1000;
+    }
+    align_clocks(marks);
+    EXPECT_EQ(marks, truth) << fastest;
+  }
+}
+
 TEST(Clocks, NeedTheSameMicroBatches) {
   std::vector<std::vector<TaskMark>> marks{{{{Pass::forward, 0}, 0, 1}}, {}};
   EXPECT_THROW(align_clocks(marks), std::invalid_argument);

@@ -53,6 +53,8 @@ TEST(MonitorVerdict, AClockThatFallsHasDrifted) {
   const auto falling = [](size_t row) { return 2e9 - 1e6 * static_cast<double>(row); };
   EXPECT_EQ(judge_samples(table_of(40, falling)).verdict, MonitorVerdict::clean) << "by 1.5 %";
   EXPECT_EQ(judge_samples(table_of(80, falling)).verdict, MonitorVerdict::drifted) << "by 3 %";
+  const auto late = [](size_t row) { return row < 60 ? 2e9 : 1.95e9; };
+  EXPECT_EQ(judge_samples(table_of(80, late)).verdict, MonitorVerdict::drifted) << "at the end";
 }
 
 TEST(MonitorVerdict, OthersOnTheGpuOrTheCpusShareIt) {

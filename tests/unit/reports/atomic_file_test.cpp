@@ -3,12 +3,19 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
+#include <iterator>
 #include <thread>
 #include <vector>
 
@@ -49,6 +56,48 @@ TEST(AtomicFile, LeavesNothingWhereTheProcessIsKilledAsItWrites) {
   waitpid(child, &status, 0);
   EXPECT_TRUE(WIFSIGNALED(status));
   EXPECT_EQ(files_in(folder), 0u);
+}
+
+// Makes the kernel refuse this process files without a name, as NFS does.
+void refuse_files_without_a_name() {
+  constexpr auto number = offsetof(seccomp_data, nr);
+  constexpr auto flags = offsetof(seccomp_data, args) + 2 * sizeof(__u64);  // the lower half
+  constexpr auto without_name = O_TMPFILE & ~O_DIRECTORY;
+  sock_filter filter[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, number),
+                          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 3),
+                          BPF_STMT(BPF_LD | BPF_W | BPF_ABS, flags),
+                          BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, without_name, 0, 1),
+                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EOPNOTSUPP),
+                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog program{std::size(filter), filter};
+  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) _exit(77);
+}
+
+TEST(AtomicFile, IsTheSameWhereEveryFileHasAName) {
+  const TemporaryFolder folder;
+  const std::string path = (folder / "report.json").string();
+  const pid_t child = fork();
+  if (child == 0) {
+    refuse_files_without_a_name();
+    if (open(folder.path().c_str(), O_TMPFILE | O_WRONLY, 0600) >= 0) _exit(1);
+    write_file_atomically(path, "first", false);
+    if (content_of(path) != "first") _exit(2);
+    try {
+      write_file_atomically(path, "second", false);
+      _exit(3);
+    } catch (const OutputError&) {
+    }
+    if (content_of(path) != "first") _exit(4);
+    write_file_atomically(path, "third", true);
+    _exit(content_of(path) == "third" ? 0 : 5);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no filters of system calls here";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(files_in(folder), 1u) << "nothing else is left";
 }
 
 TEST(AtomicFile, OthersMayReadAsUmaskSays) {

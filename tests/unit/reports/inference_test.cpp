@@ -176,6 +176,9 @@ TEST(Inference, OutliersAreMarked) {
   runs[0] = 80;
   EXPECT_EQ(outliers(runs), std::vector<bool>(9, false)) << "too few to judge by";
   EXPECT_EQ(outliers(Samples(12, 100.0)), std::vector<bool>(12, false)) << "no spread";
+  Samples nearly_equal(12, 100.0);
+  nearly_equal[3] = 100.001;
+  EXPECT_EQ(outliers(nearly_equal), std::vector<bool>(12, false)) << "no spread to judge by";
   EXPECT_TRUE(outliers({}).empty());
 }
 
@@ -186,6 +189,7 @@ TEST(Power, AsOfTheNonCentralT) {
     return std::vector<RunGroup>(2, {deviation, runs});
   };
   EXPECT_NEAR(power_of_equivalence(groups(.01, 5), 0, rule), 0.7937359631690637, 1e-6);
+  EXPECT_NEAR(power_of_equivalence(groups(.0025, 2), 0, rule), 0.9963611368081717, 1e-6);
   EXPECT_NEAR(power_of_equivalence(groups(.005, 3), 0, rule), 0.9797550348596895, 1e-6);
   EXPECT_NEAR(power_of_equivalence(groups(.01, 10), 0, rule), 0.9929535877885305, 1e-6);
   EXPECT_NEAR(power_of_regression(groups(.005, 8), std::log(.97), rule), 0.9877434653011329, 1e-6);

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <functional>
 
@@ -165,6 +166,43 @@ TEST(MergeRanks, AProofOfOneStageIsThatOfTheRun) {
   EXPECT_EQ(merged_run(parts).proof.replicas_identical, false);
 }
 
+TEST(MergeRanks, AProofThatFailsOnOneRankFails) {
+  const auto proof_of = [](int bad_rank, const std::function<void(Proof&)>& fail) {
+    auto parts = three();
+    for (int rank = 0; rank < 3; ++rank) {
+      Proof& proof = parts[rank].arms[0].runs[0].proof;
+      proof.outputs_finite = proof.replicas_identical = proof.sums_exact = true;
+      proof.verify = Verify{.passed = true};
+      if (rank == bad_rank) fail(proof);
+    }
+    return merged_run(parts).proof;
+  };
+  const Proof good = proof_of(-1, {});
+  EXPECT_TRUE(good.loss_finite && *good.outputs_finite && *good.replicas_identical &&
+              *good.sums_exact && good.verify->passed);
+  for (const int rank : {0, 1, 2}) {
+    EXPECT_FALSE(proof_of(rank, [](Proof& proof) { proof.loss_finite = false; }).loss_finite);
+    EXPECT_EQ(proof_of(rank, [](Proof& proof) { proof.outputs_finite = false; }).outputs_finite,
+              false);
+    EXPECT_EQ(
+        proof_of(rank, [](Proof& proof) { proof.replicas_identical = false; }).replicas_identical,
+        false);
+    EXPECT_EQ(proof_of(rank, [](Proof& proof) { proof.sums_exact = false; }).sums_exact, false);
+    EXPECT_FALSE(proof_of(rank, [](Proof& proof) { proof.verify->passed = false; }).verify->passed);
+    EXPECT_EQ(proof_of(rank, [](Proof& proof) { proof.failed_step = 7; }).failed_step, 7);
+  }
+}
+
+TEST(MergeRanks, TheStepThatFailedIsTheFirstOfAnyRank) {
+  for (const std::array steps : {std::array{3, 7, 5}, std::array{7, 3, 5}, std::array{5, 7, 3}}) {
+    auto parts = three();
+    for (size_t i = 0; i < steps.size(); ++i) {
+      parts[i].arms[0].runs[0].proof.failed_step = steps[i];
+    }
+    EXPECT_EQ(merged_run(parts).proof.failed_step, 3);
+  }
+}
+
 TEST(MergeRanks, ClocksThatDifferByMoreThanAStepAreAWarning) {
   const auto codes_of_start = [](double start_of_the_other_host) {
     auto parts = three();
@@ -177,7 +215,8 @@ TEST(MergeRanks, ClocksThatDifferByMoreThanAStepAreAWarning) {
     for (const Warning& warning : merged_run(parts).warnings) texts.push_back(warning.text);
     return texts;
   };
-  EXPECT_THAT(codes_of_start(1000.1), ElementsAre()) << "a step takes 0.2 s";
+  EXPECT_THAT(codes_of_start(1000.2), ElementsAre()) << "a step takes 0.2 s";
+  EXPECT_THAT(codes_of_start(1000.22), ElementsAre(testing::HasSubstr("is about 0.22 s ahead")));
   EXPECT_THAT(codes_of_start(1003),
               ElementsAre(testing::HasSubstr("clock of vm1 is about 3.0 s ahead of that of vm0")));
   EXPECT_THAT(codes_of_start(990),

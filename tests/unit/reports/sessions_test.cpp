@@ -29,6 +29,27 @@ TEST(Sessions, OfEqualRunsDifferByTheirMeans) {
   EXPECT_NEAR(found->estimate.degrees_of_freedom, 3, 1e-9);
 }
 
+// What runs explain of how sessions differ counts once: as many runs in each leave the error of the
+// means of sessions, 100 / 3 each.
+TEST(Sessions, OfAsManyRunsEachErrAsTheirMeans) {
+  const Sessions base = {{-1, 1}, {9, 11}, {-1, 1}, {9, 11}},
+                 next = {{2, 4}, {12, 14}, {2, 4}, {12, 14}};
+  const auto found = session_difference(base, next);
+  ASSERT_TRUE(found);
+  EXPECT_NEAR(found->estimate.value, 3, 1e-12);
+  EXPECT_NEAR(found->estimate.standard_error, std::sqrt(100. / 3 * (1 / 4. + 1 / 4.)), 1e-12);
+}
+
+// By hand. Single runs vary by 2 around their session, and 7/8 of that is left in its mean.
+TEST(Sessions, OfUnequalNumbersOfRunsErrByTheMeanOfTheirParts) {
+  const Sessions base = {{0}, {10}, {0}, {9, 11}}, next = {{3}};
+  const auto found = session_difference(base, next);
+  ASSERT_TRUE(found);
+  const double between = 100. / 3 - 2 * 7. / 8;
+  EXPECT_NEAR(std::pow(found->estimate.standard_error, 2),
+              between * (1 / 4. + 1) + 2 * 7. / 8 / 4 + 2, 1e-12);
+}
+
 TEST(Sessions, AreFewBelowFourOfASide) {
   const Sessions base = {{1, 2}, {2, 3}, {3, 5}}, next = {{5, 6}};
   EXPECT_FALSE(session_difference(base, next));
