@@ -172,7 +172,7 @@ TEST(MergeRanks, AProofThatFailsOnOneRankFails) {
     for (int rank = 0; rank < 3; ++rank) {
       Proof& proof = parts[rank].arms[0].runs[0].proof;
       proof.outputs_finite = proof.replicas_identical = proof.sums_exact = true;
-      proof.verify = Verify{.passed = true};
+      proof.verify.emplace().passed = true;
       if (rank == bad_rank) fail(proof);
     }
     return merged_run(parts).proof;
