@@ -33,8 +33,8 @@ configure() {
     export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
     # Another checkout of the same sources finds what this one compiled.
     export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
-    export CCACHE_DEPEND=1 # what is not there is not preprocessed for the cache alone
-    # Without it ccache leaves alone what uses a precompiled header.
+    export CCACHE_DEPEND=1 # takes headers from the compiler, and so preprocesses nothing itself
+    # Without this ccache caches nothing that uses a precompiled header.
     export CCACHE_SLOPPINESS=pch_defines,time_macros
   fi
   (cd "$root" && cmake --preset "$@")

@@ -3,12 +3,11 @@
 
 tests/mutants.json names each: the expression `was`, once in `file`, and what it `becomes`. All are
 compiled at once, into a copy of the sources where NEARMETAL_MUTANT of the environment chooses one.
-The programs of the unit tests and the simulations run once as they are, then once per mutant, which
-is killed by the first test that fails. Exit 1 where more than 10 % survive.
+The unit tests, and then the simulations, run once without a mutant and once with each, until one
+fails. Exit 1 where more than 10 % of the mutants survive.
 """
 
 import argparse
-import concurrent.futures
 import json
 import os
 import pathlib
@@ -18,10 +17,9 @@ import subprocess
 import sys
 
 SOURCES = pathlib.Path(__file__).resolve().parent.parent
-PROGRAMS = ["models_test", "comm_test", "evidence_test", "reports_test", "bench_test",
-            "simulation_test"]
+SUITES = [["-L", "^unit$"], ["-R", "^simulation_test"]]  # as ctest selects them
 MOST_SURVIVORS = 0.1
-SECONDS = 600  # of a program; a mutant may hang
+SECONDS = 120  # of a test; a mutant may hang
 SWITCH = """#pragma once
 #include <cstdlib>
 inline bool is_mutant(int number) {
@@ -32,7 +30,7 @@ inline bool is_mutant(int number) {
 
 
 def copy_with_mutants(mutants, folder):
-    """Copies what git lists; writes what is unchanged already no second time, for the build."""
+    """Copies the files that git lists. Keeps their times, so that a second build is a short one."""
     files = subprocess.run(["git", "ls-files", "-z"], cwd=SOURCES, capture_output=True,
                            check=True).stdout.decode().rstrip("\0").split("\0")
     texts = {}
@@ -58,42 +56,34 @@ def copy_with_mutants(mutants, folder):
 def build(folder):
     subprocess.run(["cmake", "--preset", "cpu-only", "-DNEARMETAL_TESTS=ON"], cwd=folder, check=True,
                    stdout=subprocess.DEVNULL)
-    subprocess.run(["cmake", "--build", "build", "--target", "nearmetal", *PROGRAMS], cwd=folder,
-                   check=True)
+    subprocess.run(["cmake", "--build", "build"], cwd=folder, check=True)
 
 
-def first_failure(build_folder, number):
+def first_failure(build_folder, number, jobs):
     """The first test that fails; None where all pass."""
     environment = dict(os.environ, NEARMETAL_MUTANT=str(number))
-    for program in PROGRAMS:
-        command = [str(build_folder / program), "--gtest_fail_fast", "--gtest_brief=1"]
-        if program == "simulation_test":
-            command.append("--gtest_filter=-GateSimulation.TheTableOfTheNotesIsTrue")
-        try:
-            ended = subprocess.run(command, cwd=build_folder, env=environment, timeout=SECONDS,
-                                   stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                                   errors="replace")
-        except subprocess.TimeoutExpired:
-            return f"{program}: no end"
+    for suite in SUITES:
+        command = ["ctest", *suite, "--no-tests=error", "--stop-on-failure", "--timeout", str(SECONDS),
+                   "-j", str(jobs)]
+        ended = subprocess.run(command, cwd=build_folder, env=environment, stdin=subprocess.DEVNULL,
+                               capture_output=True, text=True, errors="replace")
         if ended.returncode != 0:
-            failed = re.search(r"\[  FAILED  \] (\S+)", ended.stdout)
-            return failed[1] if failed else f"{program}: exit {ended.returncode}"
+            failed = re.search(r"^\s*\d+ - (.+) \(", ended.stdout, re.MULTILINE)
+            return failed[1] if failed else ended.stdout + ended.stderr
     return None
 
 
 def run(mutants, build_folder, jobs):
-    unchanged = first_failure(build_folder, 0)
+    unchanged = first_failure(build_folder, 0, jobs)
     if unchanged:
         sys.exit(f"without a mutant {unchanged} fails")
     survivors = []
-    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        numbers = range(1, len(mutants) + 1)
-        found = pool.map(lambda number: first_failure(build_folder, number), numbers)
-        for number, (mutant, failure) in enumerate(zip(mutants, found), 1):
-            verdict = f"killed by {failure}" if failure else "SURVIVES"
-            print(f"{number:2} {mutant['id']}: {verdict}", flush=True)
-            if not failure:
-                survivors.append(mutant)
+    for number, mutant in enumerate(mutants, 1):
+        failure = first_failure(build_folder, number, jobs)
+        print(f"{number:2} {mutant['id']}: {f'killed by {failure}' if failure else 'SURVIVES'}",
+              flush=True)
+        if not failure:
+            survivors.append(mutant)
     print(f"{len(survivors)} of {len(mutants)} survive")
     for mutant in survivors:
         print(f"  {mutant['file']}: {mutant['was']} -> {mutant['becomes']}")
@@ -103,16 +93,13 @@ def run(mutants, build_folder, jobs):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("folder", type=pathlib.Path, help="for the copy and its build")
-    parser.add_argument("--build-only", action="store_true", help="run elsewhere")
-    parser.add_argument("--run-only", action="store_true", help="what is built in FOLDER/build")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="at once [CPUs]")
     options = parser.parse_args()
     mutants = json.loads((SOURCES / "tests/mutants.json").read_text())
     folder = options.folder.resolve()
-    if not options.run_only:
-        copy_with_mutants(mutants, folder)
-        build(folder)
-    return 0 if options.build_only else run(mutants, folder / "build", options.jobs)
+    copy_with_mutants(mutants, folder)
+    build(folder)
+    return run(mutants, folder / "build", options.jobs)
 
 
 if __name__ == "__main__":

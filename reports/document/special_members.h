@@ -1,7 +1,7 @@
 #pragma once
 
-/// Declares the special members of a large struct, which the compiler would else define, 1 to 4 KB
-/// of code, in each unit that copies or destroys one. NM_DEFINE_SPECIAL_MEMBERS defines them, once.
+/// Declares the special members of a large struct. Otherwise each unit that copies or destroys one
+/// would compile its own, 1 to 4 KB of code. NM_DEFINE_SPECIAL_MEMBERS defines them in one.
 #define NM_DECLARE_SPECIAL_MEMBERS(Type) \
   Type();                                \
   Type(const Type&);                     \

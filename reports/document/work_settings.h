@@ -1,4 +1,5 @@
-// The settings of the work and of its proof, a part of the table in settings.cpp.
+// Most settings: the work, where and how long it runs, its evidence. A part of the table in
+// settings.cpp.
 #pragma once
 
 #include <array>

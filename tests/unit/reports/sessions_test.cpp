@@ -29,8 +29,8 @@ TEST(Sessions, OfEqualRunsDifferByTheirMeans) {
   EXPECT_NEAR(found->estimate.degrees_of_freedom, 3, 1e-9);
 }
 
-// What runs explain of how sessions differ counts once: as many runs in each leave the error of the
-// means of sessions, 100 / 3 each.
+// With equally many runs in each session, the error is that of the means of the sessions, whose
+// variance is 100 / 3: the variance within sessions must not count twice.
 TEST(Sessions, OfAsManyRunsEachErrAsTheirMeans) {
   const Sessions base = {{-1, 1}, {9, 11}, {-1, 1}, {9, 11}},
                  next = {{2, 4}, {12, 14}, {2, 4}, {12, 14}};
@@ -40,7 +40,7 @@ TEST(Sessions, OfAsManyRunsEachErrAsTheirMeans) {
   EXPECT_NEAR(found->estimate.standard_error, std::sqrt(100. / 3 * (1 / 4. + 1 / 4.)), 1e-12);
 }
 
-// By hand. Single runs vary by 2 around their session, and 7/8 of that is left in its mean.
+// Computed by hand. The variance within sessions is 2, and 7/8 of it is left in their means.
 TEST(Sessions, OfUnequalNumbersOfRunsErrByTheMeanOfTheirParts) {
   const Sessions base = {{0}, {10}, {0}, {9, 11}}, next = {{3}};
   const auto found = session_difference(base, next);
