@@ -59,6 +59,12 @@ FENCES = [
 KERNEL_HEADERS = ["cuda_runtime.h", "cuda_fp16.h", "cuda_bf16.h",
                   "array", "cmath", "cstdint", "type_traits"]
 
+# Where conditions get the codes that scripts read: warnings, causes, findings of doctor.
+CODED = ["bench/doctor", "bench/run", "bench/sweep",
+         "reports/attribution", "reports/compare", "reports/merge"]
+CODE = re.compile(r'(?:[{?:]|return \{|Urgency::\w+,|\(run,)\s*"([a-z0-9]+(?:_[a-z0-9]+)+)"')
+EXIT_CODE = re.compile(r"^  (\w+) = (\d+),", re.MULTILINE)
+
 MAX_LINES = 320
 MAX_FILES = 45  # of a folder, itself
 # Other limits, each with its reason.
@@ -209,6 +215,26 @@ def check_documents(root):
                     yield f"{path.relative_to(root)}:{number}: there is no {name}"
 
 
+def check_codes(root):
+    """Codes of conditions and of the exit that no test names: nobody would see them go."""
+    tests = "\n".join(path.read_text(encoding="utf-8") for path in (root / "tests").rglob("*")
+                      if path.suffix in (".cpp", ".h", ".py"))
+    words = set(re.findall(r"\w+", tests))
+    for path in source_files(root):
+        name = path.relative_to(root).as_posix()
+        if not name.startswith(tuple(folder + "/" for folder in CODED)):
+            continue
+        text = path.read_text(encoding="utf-8")
+        for found in CODE.finditer(text):
+            if found[1] not in words:
+                line = text.count("\n", 0, found.start(1)) + 1
+                yield f"{name}:{line}: no test names the code {found[1]}"
+    errors = root / "models/errors.h"
+    for name, number in EXIT_CODE.findall(errors.read_text() if errors.is_file() else ""):
+        if not re.search(rf"ExitCode::{name}\b|(?:code|SIG).*\b{number}\b", tests):
+            yield f"models/errors.h:1: no test expects the exit code {number}, {name}"
+
+
 def check(root):
     root = root.resolve()
     users = {}
@@ -218,6 +244,7 @@ def check(root):
             yield from check_kernel_includes(root, path)
     yield from check_folders(root)
     yield from check_documents(root)
+    yield from check_codes(root)
     for fence, _, most in FENCES:
         names = sorted(users.get(fence, ()))
         if most is not None and len(names) > most:

@@ -119,6 +119,27 @@ class CheckSources(unittest.TestCase):
         self.assertEqual(len(breaches), 1, breaches)
         self.assertTrue(breaches[0].startswith("models/graph.h:2: vector"), breaches)
 
+    def test_codes_are_named_by_tests(self):
+        for form in ('warnings.push_back({"gone_astray", "text"});', 'warn(run, "gone_astray", "x");',
+                     'Warning{"gone_astray",\n "text"};', 'return {Urgency::note, "gone_astray",',
+                     '{old ? Urgency::note : Urgency::warning,\n "gone_astray",',
+                     'old ? "gone_astray" : code', '    {"gone_astray",\n     {cpu, launch},'):
+            with self.subTest(form=form):
+                planted = {"bench/run/a.cpp": form}
+                breaches = self.breaches(planted)
+                self.assertEqual(len(breaches), 1, breaches)
+                self.assertRegex(breaches[0], r"^bench/run/a.cpp:\d: no test names .* gone_astray")
+                planted["tests/cli/a_test.py"] = "x = 'warning gone_astray'"
+                self.assertEqual(self.breaches(planted), [])
+
+    def test_exit_codes_are_expected_by_tests(self):
+        planted = {"models/errors.h": "enum class ExitCode : int {\n  ok = 0,\n  hung_up = 129,\n};\n",
+                   "tests/unit/b_test.cpp": "EXPECT_EQ(code, ExitCode::ok);"}
+        self.assertEqual(self.breaches(planted),
+                         ["models/errors.h:1: no test expects the exit code 129, hung_up"])
+        planted["tests/cli/a_test.py"] = "self.assertEqual(process.returncode, 129)"
+        self.assertEqual(self.breaches(planted), [])
+
     def test_command_line_library_stays_in_one_file(self):
         self.assert_breach("bench/run/a.cpp", "#include <CLI/CLI.hpp>\n", "bench/run/a.cpp:1")
 

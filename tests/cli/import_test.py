@@ -280,6 +280,8 @@ class Docs(ImportTest):
         self.assert_in_page(process.out, r"^\|", "verdict:")
         self.assertIn("not verified by MLCommons", process.out)
         self.assertIn("different machines", process.out)
+        compared = json.loads(self.call("compare", "--bare", bare, "--vm", vm, "--json").out)
+        self.assertIn("other_machines", [note["code"] for note in compared["notes"]])
         for figures in ("-1.13 %", "-1.27 % [-1.37, -1.17]", "INCONCLUSIVE"):
             self.assertIn(figures, process.out)
 

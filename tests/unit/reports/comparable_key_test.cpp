@@ -169,6 +169,18 @@ TEST(ComparableKey, OnTheCpuItsModelAndThreadsCount) {
   EXPECT_FALSE(differences[1].is_treatment(ComparisonForm::vm));
 }
 
+TEST(ComparableKey, RanksPerJob) {
+  const auto key_with = [](std::vector<ConcurrentJob> jobs) {
+    Report report = sample_report();
+    report.arms[0].runs[0].jobs = std::move(jobs);
+    return key_of(report);
+  };
+  const auto differences = key_differences(key_with({{.ranks = 1}, {.ranks = 2}}),
+                                           key_with({{.ranks = 2}, {.ranks = 1}}));
+  EXPECT_THAT(differences,
+              ElementsAre(KeyDifference{"ranks_per_job", Severity::layout, "1 2", "2 1"}));
+}
+
 TEST(ComparableKey, RanksPerInstance) {
   Report report = sample_report();
   report.environments.push_back(report.environments[0]);

@@ -54,25 +54,6 @@ TEST(Compare, VerdictsFollowTheIntervalAndTheMargin) {
   EXPECT_EQ(row_of(base_set(), new_set(0.95), wide).verdict, Verdict::equivalent);
 }
 
-TEST(Compare, AQuantileOfFewStepsIsNoted) {
-  CompareOptions options;
-  const auto noted_with = [&](const char* metric, int64_t steps) {
-    options.metrics = {metric};
-    RunSet next = new_set(1), base = base_set();
-    for (RunSet* set : {&base, &next}) {
-      for (SetRun& run : set->arms[0].runs) run.run.window.value->steps = 1000;
-    }
-    next.arms[0].runs[2].run.window.value->steps = steps;
-    const auto notes = row_of(base, next, options).notes;
-    return std::ranges::count(notes, "few_steps", &Warning::code);
-  };
-  EXPECT_EQ(noted_with("p99_step_seconds", 99), 1);
-  EXPECT_EQ(noted_with("p99_step_seconds", 100), 0);
-  EXPECT_EQ(noted_with("p95_step_seconds", 19), 1);
-  EXPECT_EQ(noted_with("p95_step_seconds", 20), 0);
-  EXPECT_EQ(noted_with("median_step_seconds", 2), 0);
-}
-
 TEST(Compare, ARowHoldsBothSidesAndTheDifference) {
   const ComparisonRow row = row_of(base_set(), new_set(0.97));
   EXPECT_EQ(row.method, Method::welch);

@@ -32,6 +32,7 @@ TEST(ComparedMetrics, LeaveOutRowsThatCannotHaveTheMetric) {
   ASSERT_EQ(comparison.rows.size(), 1U);
   EXPECT_EQ(comparison.rows[0].arm, "inference");
   ASSERT_FALSE(comparison.notes.empty());
+  EXPECT_EQ(comparison.notes.front().code, "not_of_inference");
   EXPECT_EQ(comparison.notes.front().text,
             "no row of p99_latency_seconds for training: it is of inference");
   EXPECT_NE(judge(comparison, {}).exit_code, ExitCode::not_comparable);

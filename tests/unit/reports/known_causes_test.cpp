@@ -244,8 +244,17 @@ TEST_F(KnownCauses, OfTheGpu) {
   gpu().power_limit_watts = 500.0;
   new_run.ranks[0].monitoring->seen = {"clocks lowered by the power limit in 80 % of the samples"};
   EXPECT_THAT(codes({Layer::clock}), ElementsAre("clocks_lowered", "power_limit"));
+  base_machine.gpus[0].application_sm_hertz = 1.98e9;
+  gpu().application_sm_hertz = 1.2e9;
+  EXPECT_THAT(codes({Layer::clock}), ElementsAre("clocks_lowered", "power_limit", "clock_limit"));
+  EXPECT_THAT(found[2].seen, HasSubstr("1200"));
   gpu().multiprocessors = int64_t{66};
   EXPECT_THAT(codes({Layer::memory}), ElementsAre("multiprocessors_fewer"));
+  base_machine.gpus[0].virtualisation = std::string("none");
+  gpu().virtualisation = std::string("vgpu");
+  EXPECT_THAT(codes({Layer::memory}), ElementsAre("multiprocessors_fewer", "gpu_virtualisation"));
+  EXPECT_THAT(found[1].seen, HasSubstr("vgpu"));
+  gpu().virtualisation = base_machine.gpus[0].virtualisation;
   base_machine.gpus[0].link_width = int64_t{16};
   gpu().link_width = int64_t{4};
   new_run = run_on({.pageable_seconds = 5.5e-3});

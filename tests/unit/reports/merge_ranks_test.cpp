@@ -204,7 +204,7 @@ TEST(MergeRanks, TheStepThatFailedIsTheFirstOfAnyRank) {
 }
 
 TEST(MergeRanks, ClocksThatDifferByMoreThanAStepAreAWarning) {
-  const auto codes_of_start = [](double start_of_the_other_host) {
+  const auto warnings_of_start = [](double start_of_the_other_host) {
     auto parts = three();
     for (size_t i = 0; i < parts.size(); ++i) {
       nearmetal::Run& run = parts[i].arms[0].runs[0];
@@ -212,14 +212,17 @@ TEST(MergeRanks, ClocksThatDifferByMoreThanAStepAreAWarning) {
       run.ranks[0].window_start_unix_seconds = i < 2 ? 1000 : start_of_the_other_host;
     }
     std::vector<std::string> texts;
-    for (const Warning& warning : merged_run(parts).warnings) texts.push_back(warning.text);
+    for (const Warning& warning : merged_run(parts).warnings) {
+      EXPECT_EQ(warning.code, "clock_skew");
+      texts.push_back(warning.text);
+    }
     return texts;
   };
-  EXPECT_THAT(codes_of_start(1000.2), ElementsAre()) << "a step takes 0.2 s";
-  EXPECT_THAT(codes_of_start(1000.22), ElementsAre(testing::HasSubstr("is about 0.22 s ahead")));
-  EXPECT_THAT(codes_of_start(1003),
+  EXPECT_THAT(warnings_of_start(1000.2), ElementsAre()) << "a step takes 0.2 s";
+  EXPECT_THAT(warnings_of_start(1000.22), ElementsAre(testing::HasSubstr("is about 0.22 s ahead")));
+  EXPECT_THAT(warnings_of_start(1003),
               ElementsAre(testing::HasSubstr("clock of vm1 is about 3.0 s ahead of that of vm0")));
-  EXPECT_THAT(codes_of_start(990),
+  EXPECT_THAT(warnings_of_start(990),
               ElementsAre(testing::HasSubstr("clock of vm0 is about 10 s ahead of that of vm1")));
 }
 

@@ -103,6 +103,19 @@ TEST_F(RankReport, WarnsOfAStepThatStoodStill) {
   EXPECT_THAT(make().warnings, Not(has_stall)) << "less than 10 times the others";
 }
 
+TEST_F(RankReport, WarnsWhereTheMachineIsNotWhatTheUserSays) {
+  start.environment.claim = MachineKind::bare_metal;
+  start.environment.virtualisation.machine = MachineKind::vm;
+  start.environment.virtualisation.hypervisor = std::string("kvm");
+  EXPECT_THAT(
+      make().warnings,
+      Contains(nearmetal::Warning{
+          "claim_contradicted", "--environment says bare-metal, but there is a hypervisor: kvm"}));
+  start.environment.claim = MachineKind::vm;
+  EXPECT_THAT(make().warnings,
+              Not(Contains(Field(&nearmetal::Warning::code, "claim_contradicted"))));
+}
+
 TEST_F(RankReport, WarnsOfErrorsOfRdmaPorts) {
   const auto has_errors = Contains(Field(&nearmetal::Warning::code, "rdma_errors"));
   result.monitoring.emplace().interval_seconds = 1;
