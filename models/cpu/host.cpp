@@ -13,9 +13,9 @@
 #include <map>
 #include <new>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <oneapi/dnnl/dnnl_debug.h>
 #include <optional>
 #include <string>
-#include <utility>
 
 namespace nearmetal::cpu {
 namespace {
@@ -93,22 +93,11 @@ double processor_quota() {
   return quota;
 }
 
-const char* instruction_set() {
-  using Isa = dnnl::cpu_isa;
-  constexpr std::pair<Isa, const char*> names[] = {{Isa::sse41, "sse41"},
-                                                   {Isa::avx, "avx"},
-                                                   {Isa::avx2, "avx2"},
-                                                   {Isa::avx2_vnni, "avx2_vnni"},
-                                                   {Isa::avx512_mic, "avx512_mic"},
-                                                   {Isa::avx512_mic_4ops, "avx512_mic_4ops"},
-                                                   {Isa::avx512_core, "avx512_core"},
-                                                   {Isa::avx512_core_vnni, "avx512_core_vnni"},
-                                                   {Isa::avx512_core_bf16, "avx512_core_bf16"},
-                                                   {Isa::avx512_core_amx, "avx512_core_amx"}};
-  for (const auto& [isa, name] : names) {
-    if (isa == dnnl::get_effective_cpu_isa()) return name;
-  }
-  return "";
+// As oneDNN names it: "avx512_core".
+std::string instruction_set() {
+  const std::string prefix = "cpu_isa_";
+  const std::string name = dnnl_cpu_isa2str(dnnl_get_effective_cpu_isa());
+  return name.starts_with(prefix) ? name.substr(prefix.size()) : "";
 }
 
 constexpr int64_t huge_page_bytes = int64_t{2} << 20;

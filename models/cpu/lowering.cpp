@@ -19,10 +19,18 @@ dnnl::memory::data_type data_type(Precision precision) {
                                       : dnnl::memory::data_type::f32;
 }
 
-// The same arrangement of elements of another type.
-dnnl::memory::desc with_type(dnnl::memory::desc desc, dnnl::memory::data_type type) {
-  desc.data.data_type = dnnl::memory::convert_to_c(type);
-  return desc;
+// The same arrangement of elements of another type: oneDNN 3 gives no way to it but its names.
+dnnl::memory::desc with_type(const dnnl::memory::desc& desc, dnnl::memory::data_type type) {
+  if (type_of(desc) == type) return desc;
+  for (int tag = dnnl_format_tag_any + 1; tag < dnnl_format_tag_last; ++tag) {
+    const auto named = [&](dnnl::memory::data_type element) {
+      return dnnl::memory::desc(dims_of(desc), element, static_cast<dnnl::memory::format_tag>(tag),
+                                true);
+    };
+    const dnnl::memory::desc same = named(type_of(desc));
+    if (!is_empty(same) && same == desc) return named(type);
+  }
+  throw std::runtime_error("oneDNN has no name for the layout of a parameter");
 }
 
 }  // namespace
@@ -270,9 +278,10 @@ void bind_memory(LoweredStep& step, const std::array<void*, region_count>& regio
 }
 
 dnnl::memory::desc canonical_desc(const dnnl::memory::desc& device) {
-  dnnl::memory::dims strides(device.dims().size(), 1);
-  for (size_t i = strides.size() - 1; i > 0; --i) strides[i - 1] = strides[i] * device.dims()[i];
-  return {device.dims(), dnnl::memory::data_type::f32, strides};
+  const dnnl::memory::dims dims = dims_of(device);
+  dnnl::memory::dims strides(dims.size(), 1);
+  for (size_t i = strides.size() - 1; i > 0; --i) strides[i - 1] = strides[i] * dims[i];
+  return {dims, dnnl::memory::data_type::f32, strides};
 }
 
 void reorder(const dnnl::memory& from, const dnnl::memory& to, const dnnl::stream& stream) {

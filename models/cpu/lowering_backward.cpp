@@ -81,10 +81,9 @@ void Lowering::backward_convolution(int i) {
   const Dims weight_dims = graph_.parameters()[weight].dims;
   const auto& hint = convolutions_.at(i);
 
-  const dnnl::convolution_backward_weights::primitive_desc weights(
-      {algorithm::convolution_direct, any(dims(input)), any_fp32(weight_dims), bias_desc(node),
-       any(dims(i)), strides, padding, padding},
-      attributes_, engine_, hint);
+  const auto weights = describe_backward<dnnl::convolution_backward_weights>(
+      place_, hint, algorithm::convolution_direct, any(dims(input)), any_fp32(weight_dims),
+      bias_desc(node), any(dims(i)), strides, padding, padding);
   Tensor* x = reordered(node.name, Phase::backward, value(input), weights.src_desc());
   Tensor* dy_for_weights = reordered(node.name, Phase::backward, dy, weights.diff_dst_desc());
   Tensor* dw = gradient_target(weight, weights.diff_weights_desc());
@@ -99,10 +98,9 @@ void Lowering::backward_convolution(int i) {
   store_gradient(node.name, weight, dw);
   if (graph_.is(input, OpKind::input)) return;
 
-  const dnnl::convolution_backward_data::primitive_desc data(
-      {algorithm::convolution_direct, any(dims(input)), any(weight_dims), any(dims(i)), strides,
-       padding, padding},
-      attributes_, engine_, hint);
+  const auto data = describe_backward<dnnl::convolution_backward_data>(
+      place_, hint, algorithm::convolution_direct, any(dims(input)), any(weight_dims), any(dims(i)),
+      strides, padding, padding);
   Tensor* w = reordered(node.name, Phase::backward, operand(weight), data.weights_desc());
   Tensor* dy_for_data = reordered(node.name, Phase::backward, dy, data.diff_dst_desc());
   Tensor* dx = tensor(data.diff_src_desc());
@@ -170,16 +168,9 @@ void Lowering::backward_pool(int i) {
   Tensor* dy = gradient_of(i);
   if (dy == nullptr) return;
   const Node& node = graph_.node(i);
-  const bool max = node.op == OpKind::max_pool;
-  const Shape& in = graph_.input_shape(node);
-  const Dims strides = max ? Dims{node.window.stride, node.window.stride} : Dims{1, 1};
-  const Dims kernel =
-      max ? Dims{node.window.kernel, node.window.kernel} : Dims{in.height, in.width};
-  const Dims padding = max ? Dims{node.window.padding, node.window.padding} : Dims{0, 0};
-  const dnnl::pooling_backward::primitive_desc desc(
-      {max ? algorithm::pooling_max : algorithm::pooling_avg_exclude_padding,
-       value(node.inputs[0])->desc(), dy->desc(), strides, kernel, padding, padding},
-      attributes_, engine_, pools_.at(i));
+  const auto desc =
+      describe_pooling_backward(place_, pools_.at(i), pooling_algorithm(node),
+                                value(node.inputs[0])->desc(), dy->desc(), pool_window(node));
   Tensor* dx = tensor(desc.diff_src_desc());
   Arguments arguments{{DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_DIFF_SRC, dx}};
   if (workspaces_[i] != nullptr) arguments.emplace_back(DNNL_ARG_WORKSPACE, workspaces_[i]);

@@ -37,14 +37,8 @@ void Lowering::forward(int i) {
       if (!graph_.is(graph_.sole_consumer(i), OpKind::relu)) forward_add(i, i, false);
       return;
     case OpKind::max_pool:
-      return forward_pool(i, algorithm::pooling_max, {node.window.stride, node.window.stride},
-                          {node.window.kernel, node.window.kernel},
-                          {node.window.padding, node.window.padding});
-    case OpKind::global_average_pool: {
-      const Shape& in = graph_.input_shape(node);
-      return forward_pool(i, algorithm::pooling_avg_exclude_padding, {1, 1}, {in.height, in.width},
-                          {0, 0});
-    }
+    case OpKind::global_average_pool:
+      return forward_pool(i);
     case OpKind::linear:
     case OpKind::token_linear:
       return forward_linear(i);
@@ -99,7 +93,7 @@ Lowering::Epilogue Lowering::epilogue_of(int conv) const {
 dnnl::primitive_attr Lowering::attributes_for(const Epilogue& epilogue) const {
   dnnl::post_ops operations;
   if (epilogue.residual >= 0) operations.append_sum();
-  if (epilogue.relu) operations.append_eltwise(1, algorithm::eltwise_relu, slope_that_keeps_nan, 0);
+  if (epilogue.relu) append_relu(operations, slope_that_keeps_nan);
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   attributes.set_post_ops(operations);
@@ -114,11 +108,10 @@ void Lowering::forward_convolution(int i) {
   const Dims weight_dims = graph_.parameters()[node.parameters[0]].dims;
   const Epilogue epilogue = epilogue_of(i);
   Tensor* residual = epilogue.residual >= 0 ? values_[epilogue.residual] : nullptr;
-  const dnnl::convolution_forward::primitive_desc desc(
-      {direction(), algorithm::convolution_direct, any(dims(input)), any(weight_dims),
-       bias_desc(node), residual != nullptr ? residual->desc() : any(dims(i)), strides, padding,
-       padding},
-      attributes_for(epilogue), engine_);
+  const auto desc = describe<dnnl::convolution_forward>(
+      {engine_, attributes_for(epilogue)}, direction(), algorithm::convolution_direct,
+      any(dims(input)), any(weight_dims), bias_desc(node),
+      residual != nullptr ? residual->desc() : any(dims(i)), strides, padding, padding);
   convolutions_.emplace(i, desc);
   if (graph_.is(input, OpKind::input) && values_[input] == nullptr) {
     values_[input] = tensor(desc.src_desc());
@@ -205,13 +198,20 @@ void Lowering::forward_relu(int i) {
        });
 }
 
-void Lowering::forward_pool(int i, algorithm algorithm, const Dims& strides, const Dims& kernel,
-                            const Dims& padding) {
+PoolWindow Lowering::pool_window(const Node& node) const {
+  const Shape& in = graph_.input_shape(node);
+  if (node.op == OpKind::global_average_pool) return {{1, 1}, {in.height, in.width}, {0, 0}};
+  const Window& window = node.window;
+  return {{window.stride, window.stride},
+          {window.kernel, window.kernel},
+          {window.padding, window.padding}};
+}
+
+void Lowering::forward_pool(int i) {
   const Node& node = graph_.node(i);
   Tensor* x = value(node.inputs[0]);
-  const dnnl::pooling_forward::primitive_desc desc(
-      {direction(), algorithm, x->desc(), any(dims(i)), strides, kernel, padding, padding},
-      attributes_, engine_);
+  const auto desc = describe_pooling(place_, direction(), pooling_algorithm(node), x->desc(),
+                                     any(dims(i)), pool_window(node));
   pools_.emplace(i, desc);
   values_[i] = tensor(desc.dst_desc());
   Arguments arguments{{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, values_[i]}};

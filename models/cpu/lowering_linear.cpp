@@ -11,7 +11,7 @@ Tensor* Lowering::linear_input(const Node& linear, Phase phase) {
 
 // As many dimensions as its input has: a linear layer's own output has two.
 Lowering::Dims Lowering::linear_weight_dims(const Node& linear, const Tensor* input) const {
-  Dims dims = input->desc().dims();
+  Dims dims = dims_of(input->desc());
   dims[0] = linear.shape.channels;
   return dims;
 }
@@ -24,14 +24,14 @@ void Lowering::forward_linear(int i) {
   Tensor* in = linear_input(node, Phase::forward);
   // Logits stay fp32: the loss takes their exponentials. Theirs is the plain layout.
   const bool are_logits = !of_tokens && graph_.are_logits(i);
-  const Desc outputs{{in->desc().dims()[0], node.shape.channels},
+  const Dims in_dims = dims_of(in->desc());
+  const Desc outputs{{in_dims[0], node.shape.channels},
                      are_logits ? dnnl::memory::data_type::f32 : type_,
                      dnnl::memory::format_tag::nc};
   define_vector(bias);
-  const dnnl::inner_product_forward::primitive_desc desc(
-      {direction(), of_tokens ? in->desc() : any(in->desc().dims()),
-       any(linear_weight_dims(node, in)), bias_desc(node), outputs},
-      attributes_, engine_);
+  const auto desc = describe<dnnl::inner_product_forward>(
+      place_, direction(), of_tokens ? in->desc() : any(in_dims),
+      any(linear_weight_dims(node, in)), bias_desc(node), outputs);
   products_.emplace(i, desc);
   define_parameter(weight, desc.weights_desc());
   Tensor* x = reordered(node.name, Phase::forward, in, desc.src_desc());
@@ -54,13 +54,13 @@ void Lowering::backward_linear(int i) {
   const int input = node.inputs[0], weight = node.parameters[0], bias = node.parameters[1];
   Tensor* in = linear_input(node, Phase::backward);
   Tensor* dy = of_tokens ? as_rows(i, gradient) : gradient;
-  const Desc in_desc = of_tokens ? in->desc() : any(in->desc().dims());
+  const Desc in_desc = of_tokens ? in->desc() : any(dims_of(in->desc()));
   const Dims weight_dims = linear_weight_dims(node, in);
   const std::string what = to_string(node.op);
   const auto& hint = products_.at(i);
   Tensor* db = step_.slices[bias].gradient;
-  const dnnl::inner_product_backward_weights::primitive_desc weights(
-      {in_desc, any_fp32(weight_dims), db->desc(), dy->desc()}, attributes_, engine_, hint);
+  const auto weights = describe_backward<dnnl::inner_product_backward_weights>(
+      place_, hint, in_desc, any_fp32(weight_dims), db->desc(), dy->desc());
   Tensor* x = reordered(node.name, Phase::backward, in, weights.src_desc());
   Tensor* dw = gradient_target(weight, weights.diff_weights_desc());
   emit<dnnl::inner_product_backward_weights>(node.name, Phase::backward,
@@ -72,8 +72,8 @@ void Lowering::backward_linear(int i) {
       .flops = flops(i);
   store_gradient(node.name, weight, dw);
 
-  const dnnl::inner_product_backward_data::primitive_desc data(
-      {in_desc, any(weight_dims), dy->desc()}, attributes_, engine_, hint);
+  const auto data = describe_backward<dnnl::inner_product_backward_data>(
+      place_, hint, in_desc, any(weight_dims), dy->desc());
   Tensor* w = reordered(node.name, Phase::backward, operand(weight), data.weights_desc());
   Tensor* dx = tensor(of_tokens ? token_desc(input) : data.diff_src_desc());
   emit<dnnl::inner_product_backward_data>(

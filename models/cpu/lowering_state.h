@@ -11,6 +11,7 @@
 #include "models/cpu/attention.h"
 #include "models/cpu/loops.h"
 #include "models/cpu/lowering.h"
+#include "models/cpu/onednn.h"
 #include "models/cpu/token_loops.h"
 
 namespace nearmetal::cpu {
@@ -101,8 +102,12 @@ class Lowering {
   void forward_norm(int i);
   void forward_add(int i, int output, bool relu);
   void forward_relu(int i);
-  void forward_pool(int i, dnnl::algorithm algorithm, const Dims& strides, const Dims& kernel,
-                    const Dims& padding);
+  static dnnl::algorithm pooling_algorithm(const Node& node) {
+    return node.op == OpKind::max_pool ? dnnl::algorithm::pooling_max
+                                       : dnnl::algorithm::pooling_avg_exclude_padding;
+  }
+  PoolWindow pool_window(const Node& node) const;
+  void forward_pool(int i);
   void forward_loss(int i);
   void update_statistics();
   Tensor* value(int node);  // the image takes the layout of its first reader
@@ -164,6 +169,7 @@ class Lowering {
   StepState& state_;
   dnnl::memory::data_type type_;
   dnnl::primitive_attr attributes_;
+  PrimitivePlace place_{engine_, attributes_};
   LoweredStep step_;
   int micro_batch_ = 0;
   // The tensors of one micro-batch, all by node.

@@ -5,15 +5,6 @@
 #include "models/cpu/token_loops.h"
 
 namespace nearmetal::cpu {
-namespace {
-
-using dnnl::normalization_flags;
-
-normalization_flags scale_and_shift() {
-  return normalization_flags::use_scale | normalization_flags::use_shift;
-}
-
-}  // namespace
 
 Lowering::Desc Lowering::token_desc(int node) const {
   return {dims(node), type_, dnnl::memory::format_tag::nhwc};
@@ -44,9 +35,8 @@ void Lowering::forward_layer_norm(int i) {
   const int input = node.inputs[0];
   require_fp32(node);
   for (const int parameter : node.parameters) define_vector(parameter);
-  const dnnl::layer_normalization_forward::primitive_desc desc(
-      {direction(), row_desc(i), static_cast<float>(node.epsilon), scale_and_shift()}, attributes_,
-      engine_);
+  const auto desc =
+      describe_layer_norm(place_, direction(), row_desc(i), static_cast<float>(node.epsilon));
   layer_norms_.emplace(i, desc);
   Tensor* x = token_value(input, Phase::forward);
   values_[i] = tensor(token_desc(i));
@@ -72,10 +62,8 @@ void Lowering::backward_layer_norm(int i) {
   if (dy == nullptr) return;
   const Node& node = graph_.node(i);
   const int input = node.inputs[0];
-  const dnnl::layer_normalization_backward::primitive_desc desc(
-      {prop_kind::backward, row_desc(i), row_desc(i), static_cast<float>(node.epsilon),
-       scale_and_shift()},
-      attributes_, engine_, layer_norms_.at(i));
+  const auto desc = describe_layer_norm_backward(place_, layer_norms_.at(i), row_desc(i),
+                                                 static_cast<float>(node.epsilon));
   Tensor* x = token_value(input, Phase::backward);
   Tensor* dx = tensor(token_desc(input));
   Arguments arguments{{DNNL_ARG_SRC, as_rows(input, x)},
@@ -95,8 +83,7 @@ void Lowering::forward_gelu(int i) {
   const Node& node = graph_.node(i);
   const int input = node.inputs[0];
   require_fp32(node);
-  const dnnl::eltwise_forward::primitive_desc desc(
-      {direction(), dnnl::algorithm::eltwise_gelu_erf, row_desc(i)}, attributes_, engine_);
+  const auto desc = describe_gelu(place_, direction(), row_desc(i));
   gelus_.emplace(i, desc);
   Tensor* x = token_value(input, Phase::forward);
   values_[i] = tensor(token_desc(i));
@@ -110,9 +97,7 @@ void Lowering::backward_gelu(int i) {
   if (dy == nullptr) return;
   const Node& node = graph_.node(i);
   const int input = node.inputs[0];
-  const dnnl::eltwise_backward::primitive_desc desc(
-      {dnnl::algorithm::eltwise_gelu_erf, row_desc(i), row_desc(i)}, attributes_, engine_,
-      gelus_.at(i));
+  const auto desc = describe_gelu_backward(place_, gelus_.at(i), row_desc(i));
   Tensor* x = token_value(input, Phase::backward);
   Tensor* dx = tensor(token_desc(input));
   emit<dnnl::eltwise_backward>(node.name, Phase::backward, key("gelu backward", i), desc,

@@ -2,8 +2,10 @@
 #include <cmath>
 #include <stdexcept>
 #include <type_traits>
+#include <utility>
 
 #include "models/cpu/loops.h"
+#include "models/cpu/onednn.h"
 #include "models/graph.h"
 
 namespace nearmetal::cpu {
@@ -223,20 +225,18 @@ void backward(const NormExtent& extent, const NormBackward& operands) {
 }  // namespace
 
 NormExtent norm_extent(const dnnl::memory::desc& desc) {
-  const dnnl_memory_desc_t& md = desc.data;
-  const auto& blocking = md.format_desc.blocking;
-  NormExtent extent{md.dims[0], 1, md.dims[2] * md.dims[3], 1, md.dims[1]};
-  if (blocking.inner_nblks == 1 && blocking.inner_idxs[0] == 1) {
-    extent.lanes = blocking.inner_blks[0];
-    extent.groups = md.padded_dims[1] / extent.lanes;
-  } else if (blocking.inner_nblks == 0 && blocking.strides[3] == md.dims[1]) {
-    extent.lanes = md.dims[1];
-  } else if (blocking.inner_nblks == 0 && blocking.strides[3] == 1) {
-    extent.groups = md.dims[1];
-  } else {
-    throw std::invalid_argument("the CPU backend has no batch norm for this layout");
+  using enum dnnl::memory::format_tag;
+  const dnnl::memory::dims dims = dims_of(desc);
+  const int64_t channels = dims[1];
+  for (const auto& [tag, lanes] : {std::pair{nChw16c, int64_t{16}},
+                                   {nChw8c, 8},
+                                   {nChw4c, 4},
+                                   {nhwc, channels},
+                                   {nchw, 1}}) {
+    if (desc != dnnl::memory::desc(dims, type_of(desc), tag)) continue;
+    return {dims[0], (channels + lanes - 1) / lanes, dims[2] * dims[3], lanes, channels};
   }
-  return extent;
+  throw std::invalid_argument("the CPU backend has no batch norm for this layout");
 }
 
 int64_t norm_scratch_bytes(const NormExtent& extent) {

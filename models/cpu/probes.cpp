@@ -8,6 +8,7 @@
 
 #include "models/cpu/cpu_program.h"
 #include "models/cpu/host.h"
+#include "models/cpu/onednn.h"
 
 namespace nearmetal::cpu {
 namespace {
@@ -59,7 +60,8 @@ Probe host_product_probe(Precision precision) {
                                         c = allocate_host(bytes);
             const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
             const dnnl::stream stream(engine);
-            const dnnl::matmul product({{desc, desc, desc}, engine});
+            const dnnl::primitive_attr attributes;
+            const dnnl::matmul product(describe<dnnl::matmul>({engine, attributes}, desc, desc, desc));
             const std::unordered_map<int, memory> arguments{
                 {DNNL_ARG_SRC, {desc, engine, a.get()}},
                 {DNNL_ARG_WEIGHTS, {desc, engine, b.get()}},
