@@ -5,6 +5,7 @@
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <iterator>
+#include <memory>
 #include <stdexcept>
 
 #include "bench/cli/parse_value.h"
@@ -41,25 +42,41 @@ std::string value_in_help(const OptionSpec& spec) {
   return text;
 }
 
+// From version 2.4 on the parser takes no name of arguments with a space in it: "BASE NEW".
+std::string replaced(std::string text, char from, char to) {
+  std::ranges::replace(text, from, to);
+  return text;
+}
+std::string parser_name(const OptionSpec& spec) { return replaced(spec.name, ' ', '_'); }
+std::string shown_name(const std::string& name) { return replaced(name, '_', ' '); }
+
+struct HelpFormatter : CLI::Formatter {
+  std::string make_option_name(const CLI::Option* option, bool is_argument) const override {
+    const std::string name = Formatter::make_option_name(option, is_argument);
+    return is_argument ? shown_name(name) : name;
+  }
+};
+
 void add_option(CLI::App& app, const OptionSpec& spec) {
+  const std::string name = parser_name(spec);
   CLI::Option* option = nullptr;
   switch (spec.takes) {
     case OptionSpec::Takes::nothing:
       option = app.add_flag_callback(
-          spec.name, [set = spec.set] { set({}); }, spec.help);
+          name, [set = spec.set] { set({}); }, spec.help);
       break;
     case OptionSpec::Takes::one:
       option = app.add_option_function<std::string>(
-          spec.name, [set = spec.set](const std::string& text) { set({text}); }, spec.help);
+          name, [set = spec.set](const std::string& text) { set({text}); }, spec.help);
       option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
       break;
     case OptionSpec::Takes::each:
-      option = app.add_option_function<std::vector<std::string>>(spec.name, spec.set, spec.help);
+      option = app.add_option_function<std::vector<std::string>>(name, spec.set, spec.help);
       option->expected(1)->allow_extra_args(false);
       option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
       break;
     case OptionSpec::Takes::many:
-      option = app.add_option_function<std::vector<std::string>>(spec.name, spec.set, spec.help);
+      option = app.add_option_function<std::vector<std::string>>(name, spec.set, spec.help);
       break;
   }
   if (!spec.value.empty()) option->option_text(value_in_help(spec));
@@ -87,6 +104,8 @@ void parse(CLI::App& app, const std::vector<std::string>& arguments) {
   } catch (const CLI::ArgumentMismatch& error) {
     const std::string text = error.what();  // "--batch: ..."
     throw std::invalid_argument(text.substr(0, text.find(':')) + " takes a value");
+  } catch (const CLI::RequiredError& error) {
+    throw std::invalid_argument(shown_name(error.what()));
   } catch (const CLI::ParseError& error) {
     throw std::invalid_argument(error.what());
   }
@@ -155,6 +174,7 @@ Action parse_command_line(const Command& program, const std::vector<std::string>
   const std::vector<std::string> arguments = as_parsed(program, typed);
   CLI::App app;
   app.set_help_flag(help_option.name, help_option.help);
+  app.formatter(std::make_shared<HelpFormatter>());
   app.get_formatter()->column_width(36);
   app.allow_extras();
   app.require_subcommand(0, 1);  // the word after a command is an argument: `schema report`

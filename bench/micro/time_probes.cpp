@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "bench/micro/probes.h"
@@ -26,6 +27,17 @@ constexpr const char* bytes_rate = "bytes_per_second";
 constexpr const char* bus_rate = "bus_bytes_per_second";
 constexpr const char* flops_rate = "flops_per_second";
 constexpr const char* floor_share = "share_of_floor";
+
+// Why a run has no figures. Version 1.8 of the library renamed what tells.
+template <class Run>
+std::optional<std::string> failure_of(const Run& run) {
+  if constexpr (requires { run.error_occurred; }) {
+    if (run.error_occurred) return run.error_message;
+  } else {
+    if (run.skipped != decltype(run.skipped){}) return run.skip_message;
+  }
+  return std::nullopt;
+}
 
 // Fewer runs of what takes long; all ranks decide the same.
 int64_t collective_batches(const Probe& probe) {
@@ -126,8 +138,8 @@ class TableReporter : public gb::BenchmarkReporter {
                          [](const Run& run) { return run.run_type == Run::RT_Iteration; });
     if (runs.empty()) return;
     const Run& first = runs.front();
-    if (first.error_occurred) {
-      print({first.run_name.function_name, "failed", "", "", "", "", "", first.error_message});
+    if (const auto failure = failure_of(first)) {
+      print({first.run_name.function_name, "failed", "", "", "", "", "", *failure});
       return;
     }
     const auto middle = [&](const auto& value) {
@@ -172,8 +184,9 @@ class KeepFailures : public gb::BenchmarkReporter {
   void ReportRuns(const std::vector<Run>& report) override {
     shown_.ReportRuns(report);
     for (const Run& run : report) {
-      if (!run.error_occurred) continue;
-      failures_.push_back(run.run_name.function_name + ": " + run.error_message);
+      const auto failure = failure_of(run);
+      if (!failure) continue;
+      failures_.push_back(run.run_name.function_name + ": " + *failure);
       break;
     }
   }
