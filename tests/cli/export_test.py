@@ -121,6 +121,19 @@ class Export(cli.CliTest):
         self.assertEqual(shape, (2, 1000))
         self.assertTrue(all(map(math.isfinite, logits)))
 
+    def test_inference_is_of_the_weights_that_training_left(self):
+        """After one step the running statistics are the same whatever the rate: weights alone differ."""
+        def logits(rate):
+            _, tensors = self.export(*TINY, "--steps", "1", "--inference", "--learning-rate", rate)
+            return tensors["logits"][1]
+
+        still = logits("0")
+        once, twice = ([after - before for after, before in zip(logits(rate), still)]
+                       for rate in ("1e-4", "2e-4"))
+        self.assertGreater(max(map(abs, once)), 1e-5 * max(map(abs, still)))
+        ratio = sum(a * b for a, b in zip(once, twice)) / sum(a * a for a in once)
+        self.assertAlmostEqual(ratio, 2, delta=0.1)
+
     def test_refusals(self):
         existing = self.write("old", "precious")
         cases = [

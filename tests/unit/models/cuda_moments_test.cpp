@@ -208,9 +208,12 @@ TEST_F(CudaMoments, CudnnAloneHasNone) {
   options.kernels = Kernels::cudnn;
   EXPECT_EQ(all_kernels(lowered(graph_, options, fused_)),
             all_kernels(lowered(graph_, options, without_moments(fused_))));
+  EXPECT_NE(all_kernels(step(fused_)), all_kernels(step(without_moments(fused_))))
+      << "which kernels of our own make a difference";
 }
 
 TEST_F(CudaMoments, NetworksWithoutBottlenecksHaveNone) {
+  EXPECT_FALSE(all_fused(graph_, options_).input_moments.empty()) << "resnet50";
   for (const char* const network : {"resnet18", "vgg16_bn"}) {
     const Graph graph = build_network(network, {224, 1000});
     EXPECT_TRUE(all_fused(graph, options_).input_moments.empty()) << network;
