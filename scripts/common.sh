@@ -4,6 +4,9 @@
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 name=$(basename "$0" .sh)
 
+# clang-format and clang-tidy from PyPI; all checkouts share them.
+lint_tools=${XDG_CACHE_HOME:-$HOME/.cache}/nearmetal/lint
+
 say() { printf '%s: %s\n' "$name" "$*" >&2; }
 die() {
   say "$*"

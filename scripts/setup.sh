@@ -42,14 +42,16 @@ browser_needs='
 chromium            program  chromium
 fonts-dejavu-core   file     /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf
 '
-# Tools that check the sources, not the program; of one version, since each formats in its own way.
-lint_needs='
+# Sanitizers and fuzzing: the Clang of the distribution, and what it links with.
+sanitizer_needs='
 ccache              program  ccache
-clang-14            program  clang++-14
-libclang-rt-14-dev  file     /usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a
-libomp-14-dev       file     /usr/lib/llvm-14/lib/libomp.so
-clang-format-14     program  clang-format-14
-clang-tidy-14       program  clang-tidy-14
+clang               program  clang++
+libclang-rt-dev     file     /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a
+libomp-dev          file     /usr/lib/llvm-*/lib/libomp.so
+lld                 program  ld.lld
+'
+lint_needs='
+python3-venv        module   ensurepip
 '
 
 is_there() {
@@ -102,6 +104,15 @@ provide() {
   [[ -z $still_missing ]] && return
   say "installed, but what these packages hold is still not seen: $still_missing"
   return 1
+}
+
+# What reads and formats the sources, in the versions that lint_requirements.txt pins, as each formats in
+# its own way and finds other mistakes.
+provide_lint() {
+  provide "$lint_needs" || return 1
+  if [[ ! -x $lint_tools/bin/pip ]]; then /usr/bin/python3 -m venv "$lint_tools" >&2 || return 1; fi
+  "$lint_tools/bin/pip" install --quiet --disable-pip-version-check \
+    --requirement "$root/scripts/lint_requirements.txt" >&2
 }
 
 # version_of HEADER PREFIX [FLAG...]: prints PREFIX_MAJOR.PREFIX_MINOR as the header defines them.
@@ -164,8 +175,8 @@ find_onednn() {
   provide "$cpu_needs" || return 1
   version=$(version_of oneapi/dnnl/dnnl_version.h DNNL_VERSION)
   say "oneDNN $version: found"
-  [[ $version == 2.* ]] && ((${version#*.} >= 6)) && return
-  say "oneDNN $version does not serve: the CPU backend needs 2.6 or a later 2"
+  if [[ $version == 2.* ]] && ((${version#*.} >= 6)) || [[ $version == 3.* ]]; then return; fi
+  say "oneDNN $version does not serve: the CPU backend needs 2.6 or later, to version 3"
   return 1
 }
 
@@ -178,7 +189,8 @@ main() {
   if [[ ${1:-} == --tests ]]; then
     provide "$test_needs" || die "the tests cannot be built without these"
     provide "$browser_needs" || say "going on: no browser looks at the pages of reports"
-    provide "$lint_needs" || say "going on: the checks that need these will fail"
+    provide "$sanitizer_needs" || say "going on: the checks that need these will fail"
+    provide_lint || say "going on without clang-format and clang-tidy: their checks will fail"
   fi
 
   local cuda=no cpu=no

@@ -31,7 +31,7 @@ check() {
 
 check_format() {
   find . -path './build*' -prune -o -regex '.*\.\(h\|cpp\|cu\)' -print0 |
-    xargs -0 clang-format-14 --dry-run -Werror
+    xargs -0 "$lint_tools/bin/clang-format" --dry-run -Werror
 }
 
 check_sources() { python3 -B scripts/check_sources_test.py && scripts/check_sources.py; }
@@ -59,7 +59,7 @@ check_tidy() {
   configure "$preset" -B build-tidy -DCMAKE_UNITY_BUILD=OFF -DNEARMETAL_TESTS=ON >/dev/null || return 1
   files=$(changed_files) || return 1
   timeout "$tidy_seconds" xargs --no-run-if-empty --max-args=1 --max-procs="$jobs" \
-    clang-tidy-14 --quiet -p build-tidy <<<"$files" >"$log" 2>&1 || status=$?
+    "$lint_tools/bin/clang-tidy" --quiet -p build-tidy <<<"$files" >"$log" 2>&1 || status=$?
   grep -v 'warnings generated' "$log"
   if ((status == 124)); then
     say "stopped after $tidy_seconds s: not all of $(wc -l <<<"$files") files were read"

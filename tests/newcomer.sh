@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
-# A newcomer's first minutes: the README's first commands, as an ordinary user of a clean Debian 12
-# that has no CUDA toolkit. Each is timed; its output is kept in $LOGS, by default build/newcomer/.
+# A newcomer's first minutes: the README's first commands, as an ordinary user of a clean system that has
+# no CUDA toolkit. Each is timed; its output is kept in $LOGS, by default build/newcomer/RELEASE/.
 #
-#   tests/newcomer.sh [COMMAND...]     instead of the README's, each with its arguments in one word
+#   tests/newcomer.sh [RELEASE [COMMAND...]]
 #
-# Takes what is committed. Needs root and debootstrap, else ends with 77. Packages come from
-# $MIRROR, by default from where this machine has those of the same release.
+#   RELEASE   bookworm (Debian 12, by default), trixie (Debian 13), or noble (Ubuntu 24.04)
+#   COMMAND   instead of the README's, each with its arguments in one word
+#
+# Takes what is committed. Needs root, debootstrap, the keys of the distribution and a mirror, else ends
+# with 77. Packages come from $MIRROR, by default from where this machine has its own of that distribution.
 set -euo pipefail
 
-release=bookworm
+release=${1:-bookworm}
 project=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-logs=${LOGS:-$project/build/newcomer}
+logs=${LOGS:-$project/build/newcomer/$release}
 
 say() { printf 'newcomer: %s\n' "$*"; }
 skip() {
@@ -24,11 +27,31 @@ readme_commands() {
     "$project/README.md"
 }
 
+# The distribution, the keys of its packages, where they lie, and an older release that debootstrap knows.
+describe_release() {
+  components=main
+  case $release in
+    bookworm | trixie)
+      distribution=Debian like=sid
+      keys=/usr/share/keyrings/debian-archive-keyring.gpg
+      ;;
+    noble)
+      distribution=Ubuntu like=gutsy
+      keys=/usr/share/keyrings/ubuntu-archive-keyring.gpg
+      components=main,universe
+      ;;
+    *)
+      say "no release '$release': bookworm, trixie or noble"
+      exit 2
+      ;;
+  esac
+}
+
 mirror() {
   [[ -n ${MIRROR:-} ]] && echo "$MIRROR" && return
   # shellcheck disable=SC2016 # the names are apt's
-  apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages' |
-    awk -v release="$release" '$1 == release && !found { print $2; found = 1 }'
+  apt-get indextargets --format '$(ORIGIN) $(COMPONENT) $(REPO_URI)' 'Created-By: Packages' |
+    awk -v origin="$distribution" '$1 == origin && $2 == "main" && !found { print $3; found = 1 }'
 }
 
 # in_root COMMAND [ARGUMENT...]: in namespaces of its own, so that no mount or process outlives it.
@@ -43,11 +66,23 @@ in_root() {
     exec chroot "$0" "$@"' "$root" "$@"
 }
 
+# Behind a proxy that signs for others, packages of Python come by its certificate alone.
+trust_what_this_machine_trusts() {
+  cp --recursive /usr/local/share/ca-certificates "$root/usr/local/share/" &&
+    in_root update-ca-certificates &&
+    printf '[global]\ncert = /etc/ssl/certs/ca-certificates.crt\n' >"$root/etc/pip.conf"
+}
+
 make_root() {
+  # What installs a release that came after this debootstrap is that of another of its kind.
+  local script=/usr/share/debootstrap/scripts/$release
+  if [[ ! -e $script ]]; then script=$(dirname "$script")/$like; fi
   # The root of a newcomer who could clone the sources.
-  unshare --mount debootstrap --include=ca-certificates,git,sudo "$release" "$root" "$1" &&
+  unshare --mount debootstrap --include=ca-certificates,git,sudo --components="$components" \
+    --keyring="$keys" "$release" "$root" "$1" "$script" &&
     echo "127.0.0.1 localhost $(hostname)" >"$root/etc/hosts" &&
     echo "newcomer ALL=(ALL) NOPASSWD: ALL" >"$root/etc/sudoers.d/newcomer" &&
+    trust_what_this_machine_trusts &&
     in_root useradd --create-home --shell /bin/bash newcomer &&
     git clone --quiet --no-hardlinks "$project" "$root/home/newcomer/nearmetal" &&
     in_root chown -R newcomer: /home/newcomer
@@ -64,19 +99,21 @@ timed() {
 }
 
 main() {
-  local commands=("$@") command from status=0
+  local commands=("${@:2}") command from status=0
+  describe_release
   ((EUID == 0)) || skip "not root"
   command -v debootstrap >/dev/null || skip "no debootstrap"
+  [[ -e $keys ]] || skip "no keys of $distribution: $keys"
   from=$(mirror)
-  [[ -n $from ]] || skip "this machine has no packages of $release: name a mirror by \$MIRROR"
-  if (($# == 0)); then mapfile -t commands < <(readme_commands); fi
+  [[ -n $from ]] || skip "this machine has no packages of $distribution: name a mirror by \$MIRROR"
+  if ((${#commands[@]} == 0)); then mapfile -t commands < <(readme_commands); fi
 
   mkdir -p "$logs"
   : >"$logs/times.txt"
   root=$(mktemp -d --tmpdir newcomer.XXXXXX)
   trap 'rm -rf --one-file-system "$root"' EXIT
   chmod 755 "$root"
-  timed "a clean Debian 12" "$logs/debootstrap.log" make_root "$from"
+  timed "a clean $release" "$logs/debootstrap.log" make_root "$from" || skip "$from could not be used"
   for command in "${commands[@]}"; do
     timed "$command" "$logs/$(basename "${command%% *}" .sh).log" \
       in_root su --login newcomer --command "cd nearmetal && $command" || status=1

@@ -1,5 +1,6 @@
 #include "models/cpu/host.h"
 
+#include <oneapi/dnnl/dnnl_debug.h>
 #include <sched.h>
 #include <sys/mman.h>
 
@@ -13,7 +14,6 @@
 #include <map>
 #include <new>
 #include <oneapi/dnnl/dnnl.hpp>
-#include <oneapi/dnnl/dnnl_debug.h>
 #include <optional>
 #include <string>
 
