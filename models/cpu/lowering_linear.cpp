@@ -30,8 +30,8 @@ void Lowering::forward_linear(int i) {
                      dnnl::memory::format_tag::nc};
   define_vector(bias);
   const auto desc = describe<dnnl::inner_product_forward>(
-      place_, direction(), of_tokens ? in->desc() : any(in_dims),
-      any(linear_weight_dims(node, in)), bias_desc(node), outputs);
+      place_, direction(), of_tokens ? in->desc() : any(in_dims), any(linear_weight_dims(node, in)),
+      bias_desc(node), outputs);
   products_.emplace(i, desc);
   define_parameter(weight, desc.weights_desc());
   Tensor* x = reordered(node.name, Phase::forward, in, desc.src_desc());

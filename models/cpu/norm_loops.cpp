@@ -228,11 +228,8 @@ NormExtent norm_extent(const dnnl::memory::desc& desc) {
   using enum dnnl::memory::format_tag;
   const dnnl::memory::dims dims = dims_of(desc);
   const int64_t channels = dims[1];
-  for (const auto& [tag, lanes] : {std::pair{nChw16c, int64_t{16}},
-                                   {nChw8c, 8},
-                                   {nChw4c, 4},
-                                   {nhwc, channels},
-                                   {nchw, 1}}) {
+  for (const auto& [tag, lanes] :
+       {std::pair{nChw16c, int64_t{16}}, {nChw8c, 8}, {nChw4c, 4}, {nhwc, channels}, {nchw, 1}}) {
     if (desc != dnnl::memory::desc(dims, type_of(desc), tag)) continue;
     return {dims[0], (channels + lanes - 1) / lanes, dims[2] * dims[3], lanes, channels};
   }

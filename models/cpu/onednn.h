@@ -57,8 +57,8 @@ auto describe(PrimitivePlace place, const Arguments&... arguments) {
 template <class Primitive, class Forward, class... Arguments>
 auto describe_backward(PrimitivePlace place, const Forward& forward,
                        const Arguments&... arguments) {
-  return typename Primitive::primitive_desc({arguments...}, place.attributes, place.engine,
-                                            forward);
+  return
+      typename Primitive::primitive_desc({arguments...}, place.attributes, place.engine, forward);
 }
 
 inline dnnl::memory::dims dims_of(const dnnl::memory::desc& desc) { return desc.dims(); }
@@ -75,7 +75,8 @@ inline void append_relu(dnnl::post_ops& operations, float slope) {
 
 #endif
 
-/// `from` and `to` are layouts of values; the gradients of a backward pass have those of the values.
+/// `from` and `to` are layouts of values; the gradients of a backward pass have those of the
+/// values.
 inline auto describe_pooling(PrimitivePlace place, dnnl::prop_kind kind, dnnl::algorithm algorithm,
                              const dnnl::memory::desc& from, const dnnl::memory::desc& to,
                              const PoolWindow& window) {

@@ -48,27 +48,27 @@ Probe host_copy_probe() {
 Probe host_product_probe(Precision precision) {
   using dnnl::memory;
   constexpr int64_t n = 2048;
-  return {.name = std::string("product/") + to_string(precision),
-          .work = "the product of two matrices of 2048 x 2048 by oneDNN",
-          .flops = 2.0 * n * n * n,
-          .start = [precision] {
-            const auto type =
-                precision == Precision::bf16 ? memory::data_type::bf16 : memory::data_type::f32;
-            const memory::desc desc({n, n}, type, memory::format_tag::ab);
-            const auto bytes = static_cast<int64_t>(desc.get_size());
-            const std::shared_ptr<void> a = allocate_host(bytes), b = allocate_host(bytes),
-                                        c = allocate_host(bytes);
-            const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-            const dnnl::stream stream(engine);
-            const dnnl::primitive_attr attributes;
-            const dnnl::matmul product(describe<dnnl::matmul>({engine, attributes}, desc, desc, desc));
-            const std::unordered_map<int, memory> arguments{
-                {DNNL_ARG_SRC, {desc, engine, a.get()}},
-                {DNNL_ARG_WEIGHTS, {desc, engine, b.get()}},
-                {DNNL_ARG_DST, {desc, engine, c.get()}}};
-            return timed_again_and_again(
-                [a, b, c, stream, product, arguments] { product.execute(stream, arguments); })();
-          }};
+  return {
+      .name = std::string("product/") + to_string(precision),
+      .work = "the product of two matrices of 2048 x 2048 by oneDNN",
+      .flops = 2.0 * n * n * n,
+      .start = [precision] {
+        const auto type =
+            precision == Precision::bf16 ? memory::data_type::bf16 : memory::data_type::f32;
+        const memory::desc desc({n, n}, type, memory::format_tag::ab);
+        const auto bytes = static_cast<int64_t>(desc.get_size());
+        const std::shared_ptr<void> a = allocate_host(bytes), b = allocate_host(bytes),
+                                    c = allocate_host(bytes);
+        const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+        const dnnl::stream stream(engine);
+        const dnnl::primitive_attr attributes;
+        const dnnl::matmul product(describe<dnnl::matmul>({engine, attributes}, desc, desc, desc));
+        const std::unordered_map<int, memory> arguments{{DNNL_ARG_SRC, {desc, engine, a.get()}},
+                                                        {DNNL_ARG_WEIGHTS, {desc, engine, b.get()}},
+                                                        {DNNL_ARG_DST, {desc, engine, c.get()}}};
+        return timed_again_and_again(
+            [a, b, c, stream, product, arguments] { product.execute(stream, arguments); })();
+      }};
 }
 
 }  // namespace
