@@ -106,6 +106,8 @@ main() {
   [[ -e $keys ]] || skip "no keys of $distribution: $keys"
   from=$(mirror)
   [[ -n $from ]] || skip "this machine has no packages of $distribution: name a mirror by \$MIRROR"
+  /usr/lib/apt/apt-helper download-file "${from%/}/dists/$release/Release" "$(mktemp)" >/dev/null ||
+    skip "$from cannot be reached, or has no $release"
   if ((${#commands[@]} == 0)); then mapfile -t commands < <(readme_commands); fi
 
   mkdir -p "$logs"
@@ -113,7 +115,7 @@ main() {
   root=$(mktemp -d --tmpdir newcomer.XXXXXX)
   trap 'rm -rf --one-file-system "$root"' EXIT
   chmod 755 "$root"
-  timed "a clean $release" "$logs/debootstrap.log" make_root "$from" || skip "$from could not be used"
+  timed "a clean $release" "$logs/debootstrap.log" make_root "$from"
   for command in "${commands[@]}"; do
     timed "$command" "$logs/$(basename "${command%% *}" .sh).log" \
       in_root su --login newcomer --command "cd nearmetal && $command" || status=1

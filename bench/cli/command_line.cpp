@@ -42,7 +42,7 @@ std::string value_in_help(const OptionSpec& spec) {
   return text;
 }
 
-// From version 2.4 on the parser takes no name of arguments with a space in it: "BASE NEW".
+// CLI11 takes no space in the name of an argument, such as "BASE NEW", from version 2.4 on.
 std::string replaced(std::string text, char from, char to) {
   std::ranges::replace(text, from, to);
   return text;

@@ -28,7 +28,7 @@ constexpr const char* bus_rate = "bus_bytes_per_second";
 constexpr const char* flops_rate = "flops_per_second";
 constexpr const char* floor_share = "share_of_floor";
 
-// Why a run has no figures. Version 1.8 of the library renamed what tells.
+// Why a run has no figures. Google Benchmark renamed the members that hold it in version 1.8.
 template <class Run>
 std::optional<std::string> failure_of(const Run& run) {
   if constexpr (requires { run.error_occurred; }) {
