@@ -89,16 +89,12 @@ MpiLaunch launch(const std::vector<std::string>& command, double may_take_second
   return launch;
 }
 
-// Each by a command line of its own, as ranks on CPUs of their own start; there are mpiruns that
-// crash at the second. --oversubscribe, since there may be one core; root needs to be allowed.
+// --oversubscribe, since there may be one core; root needs to be allowed.
 MpiLaunch launch_two(const std::vector<std::string>& arguments, double may_take_seconds) {
   std::vector<std::string> command = {"mpirun", "--oversubscribe"};
   if (geteuid() == 0) command.emplace_back("--allow-run-as-root");
-  for (const bool again : {false, true}) {
-    if (again) command.emplace_back(":");
-    command.insert(command.end(), {"-n", "1", program_path().string()});
-    command.insert(command.end(), arguments.begin(), arguments.end());
-  }
+  command.insert(command.end(), {"-n", "2", program_path().string()});
+  command.insert(command.end(), arguments.begin(), arguments.end());
   return launch(command, may_take_seconds);
 }
 

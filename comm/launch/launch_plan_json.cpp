@@ -94,7 +94,8 @@ namespace {
 void fields(Archive& field, PlannedJob& job) {
   field.type("job");
   field("ranks", job.ranks);
-  field("command", job.command, "The words of the command line; no shell reads them");
+  field("command", job.command,
+        "The words of the command line, as they are passed on; no shell splits them");
 }
 
 void fields(Archive& field, PlannedLayout& layout) {

@@ -235,10 +235,7 @@ std::string layout_function(const LaunchPlan& plan, size_t layout) {
                      shell_quoted(plan.placements[layout].layout + ",") + " \"run $1\" >&2\n";
   for (size_t job = 0; job < commands.size(); ++job) {
     const std::string folder = "\"$scratch/job" + std::to_string(job + 1) + "\"";
-    text += "  mkdir -p " + folder + "\n  TMPDIR=" + folder;
-    for (const std::string& word : commands[job]) {
-      text += word == ":" ? " : \\\n   " : " " + shell_quoted(word);
-    }
+    text += "  mkdir -p " + folder + "\n  TMPDIR=" + folder + " " + shell_quoted(commands[job]);
     const std::string report = "\"" + report_name(plan, layout, "$1", job);
     text += " \\\n    </dev/null >" + report + ".part\" &\n";
     text += "  jobs+=($!) reports+=(" + report + "\")\n";

@@ -58,10 +58,14 @@ class Placer {
       const std::string here = layout_.shape ? place : place + "/instances/" + std::to_string(k);
       take(instance, job.share && job.share->mode != SharingMode::vgpu, here);
       ranks += static_cast<int64_t>(instance.gpus.size()) + instance.ranks;
-      if (!hosts.insert(instance.host).second && !layout_.emulate) {
-        throw std::invalid_argument(here + ": the job is on '" + instance.host +
-                                    "' already; with \"emulate\": true each instance is a part");
+      if (hosts.insert(instance.host).second) continue;
+      const std::string again = here + ": the job is on '" + instance.host + "' already; ";
+      if (!layout_.emulate) {
+        throw std::invalid_argument(again + "with \"emulate\": true each instance is a part");
       }
+      if (job.instances[k - 1].host == instance.host) continue;
+      throw std::invalid_argument(again + "name its parts one after the other, as mpirun fills " +
+                                  "one host after the other");
     }
     all_ranks_ += ranks;
     if (all_ranks_ > most_ranks) {

@@ -177,6 +177,19 @@ TEST(Placement, RefusesWhatIsNotThereOrTaken) {
             "/layouts/0: it has 2 ranks, and a world_size of 4 is expected");
 }
 
+TEST(Placement, KeepsThePartsOfAHostTogetherAsMpirunDoes) {
+  const std::vector<Host> hosts = {host("a", 2), host("b", 1)};
+  const Instance first{"a", {0}, 0}, second{"a", {1}, 0}, other{"b", {0}, 0};
+  Layout layout = listed({Job{{first, other, second}}});
+  EXPECT_THAT(refusal_of_hosts(layout, hosts), HasSubstr("/instances/2: the job is on 'a' already; "
+                                                         "with \"emulate\": true"));
+  layout.emulate = true;
+  EXPECT_THAT(refusal_of_hosts(layout, hosts),
+              HasSubstr("/instances/2: the job is on 'a' already; name its parts one after the"));
+  layout.jobs = {Job{{other, first, second}}};
+  EXPECT_EQ(place(layout, hosts).jobs[0].ranks[2].visible_gpu, 0);
+}
+
 TEST(Placement, SaysWhatAShapeLacks) {
   EXPECT_EQ(
       refusal_of_hosts(shaped("2x1x4"), {host("a", 4), host("b", 2)}),
