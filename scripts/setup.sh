@@ -22,7 +22,7 @@ libyaml-cpp-dev     header   yaml-cpp/yaml.h
 libbenchmark-dev    header   benchmark/benchmark.h
 libhwloc-dev        header   hwloc.h
 libboost-dev        header   boost/math/distributions/non_central_t.hpp
-libopenmpi-dev      program  mpicxx
+libopenmpi-dev      mpi      mpi.h
 openmpi-bin         program  mpirun
 '
 cpu_needs='
@@ -58,6 +58,7 @@ is_there() {
   case $1 in
     program) command -v "$2" ;;
     header) printf '#if !__has_include(<%s>)\n#error\n#endif\n' "$2" | "$compiler" -E -x c++ - ;;
+    mpi) printf '#include <%s>\n' "$2" | mpicxx -E -x c++ - ;; # openmpi-bin has a mpicxx without headers
     file) compgen -G "$2" ;;
     module) /usr/bin/python3 -c "import $2" ;;
   esac >/dev/null 2>&1
