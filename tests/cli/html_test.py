@@ -1,5 +1,6 @@
 """HTML of report, compare and gate in a headless Chromium: drawn, silent, alone."""
 
+import html
 import json
 import pathlib
 import re
@@ -11,6 +12,23 @@ import cli
 import made_up
 
 BROWSER = shutil.which("chromium")
+
+
+# Notes, for each chart, the pairs of its texts of which one is over the other by more than a pixel.
+LOOK_FOR_OVERLAPS = """<script>
+const found = [];
+document.querySelectorAll("svg").forEach((svg, number) => {
+  const texts = [...svg.querySelectorAll("text")].filter((one) => one.textContent.trim());
+  const boxes = texts.map((one) => one.getBoundingClientRect());
+  boxes.forEach((a, i) => boxes.slice(i + 1).forEach((b, k) => {
+    if (Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 &&
+        Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1) {
+      found.push([number, texts[i].textContent.trim(), texts[i + 1 + k].textContent.trim()]);
+    }
+  }));
+});
+document.body.textContent = JSON.stringify(found);
+</script>"""
 
 
 def requests_of(net_log):
@@ -66,6 +84,23 @@ class Html(cli.CliTest):
         process = self.call("gate", self.bare, self.vm, "--html", "gate.html")
         self.assertEqual(process.returncode, 1, process.err)
         self.assertIn("verdict: fail: worse by more than 2 %", self.assert_shown("gate.html", 8))
+
+    def overlaps(self, page):
+        page = re.sub("<meta http-equiv=.Content-Security-Policy[^>]*>", "", page)
+        self.write("looked_at.html", page + LOOK_FOR_OVERLAPS)
+        document, _, _ = self.opened("looked_at.html")
+        return json.loads(html.unescape(re.search("<body[^>]*>(.*)</body>", document, re.S)[1]))
+
+    def test_texts_of_charts_do_not_overlap(self):
+        process = self.call("report", self.bare, "--format", "html", "--output", "bare.html")
+        self.assertEqual(process.returncode, 0, process.err)
+        page = pathlib.Path(self.path("bare.html")).read_text(encoding="utf-8")
+        self.assertEqual(self.overlaps(page), [])
+
+    def test_texts_that_overlap_are_seen(self):
+        page = ("<svg width=200 height=50><text x=10 y=20>first</text><text x=15 y=22>second</text>"
+                "<text x=100 y=20>third</text></svg>")
+        self.assertEqual(self.overlaps(page), [[0, "first", "second"]])
 
     def test_a_page_that_is_neither_silent_nor_alone_is_seen(self):
         self.write("bad.html", "<img src='http://example.invalid/x.png'><script>boom()</script>")
