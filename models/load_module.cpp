@@ -1,10 +1,12 @@
 #include "models/load_module.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 
 #include "models/errors.h"
@@ -34,6 +36,24 @@ fs::path module_path(const std::string& name, const std::string& what) {
   }
   throw NotBuilt("this build has no " + what + ": there is no " + file + " in " + folder.string());
 }
+
+// Leaves the current folder for as long as it lives: libraries read settings there when they are
+// loaded, such as UCX its ucx.conf, which may name others to load.
+class AwayFromHere {
+ public:
+  AwayFromHere() : here_(open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)) {
+    if (here_ < 0 || chdir("/") != 0) throw NotSupported("the current folder cannot be left");
+  }
+  ~AwayFromHere() {
+    if (fchdir(here_) != 0) std::abort();  // what is written would come to lie elsewhere
+    close(here_);
+  }
+  AwayFromHere(const AwayFromHere&) = delete;
+  AwayFromHere& operator=(const AwayFromHere&) = delete;
+
+ private:
+  int here_;
+};
 
 }  // namespace
 
@@ -81,7 +101,11 @@ std::vector<fs::path> modules_of(const fs::path& program) {
 
 void* load_module(const std::string& name, const std::string& what, const char* entry, bool share) {
   const auto path = module_path(name, what);
-  void* module = dlopen(path.c_str(), RTLD_NOW | (share ? RTLD_GLOBAL : RTLD_LOCAL));
+  void* module = nullptr;
+  {
+    const AwayFromHere away;
+    module = dlopen(path.c_str(), RTLD_NOW | (share ? RTLD_GLOBAL : RTLD_LOCAL));
+  }
   if (module == nullptr) {
     throw NotSupported("the " + what + " does not load: " + dlerror());
   }
