@@ -37,14 +37,16 @@ int64_t rank_in(const std::string& text) {
 }
 
 // The message of mpirun about a process that a signal ended, which therefore sent no event: "mpirun
-// noticed that process rank 1 with PID 7 on node vm0 exited on signal 9". The others fail because
-// that process is gone, and may have said so before.
+// noticed that process rank 1 with PID 7 on node vm0 exited on signal 9", of Open MPI 5 in two
+// lines. The others fail because that process is gone, and may have said so before.
 std::optional<std::string> killed_process(const JobProcess& job) {
+  std::optional<std::string> message;
   for (const std::string& line : job.errors()) {
+    if (message) return message->ends_with(" on") ? *message + " " + line : *message;
     const size_t process = line.find("process rank ");
-    if (process != line.npos && line.find("noticed that") < process) return line.substr(process);
+    if (process != line.npos && line.find("noticed that") < process) message = line.substr(process);
   }
-  return std::nullopt;
+  return message;
 }
 
 // The first words of a process that died before it could send an event.

@@ -67,6 +67,16 @@ TEST(JobFailure, AKilledRankIsTheCauseOfWhatOthersSay) {
             "(exit code 137; stage 1 of 2, window, step 8)");
 }
 
+TEST(JobFailure, TheMessageOfOpenMpi5GoesOnInTheNextLine) {
+  std::string script;
+  print(script, "prterun noticed that process rank 1 with PID 42 on node vm exited on", to_err);
+  print(script, "signal 9 (Killed).", to_err);
+  ScriptedJob job(script + "exit 137");
+  job.update_for(long_enough);
+  EXPECT_THAT(failure_of_job(job.process).text,
+              StartsWith("process rank 1 with PID 42 on node vm exited on signal 9 (Killed). ("));
+}
+
 TEST(JobFailure, ALauncherThatFailsIsReportedWithItsReason) {
   const auto reason_of = [](std::initializer_list<const char*> lines) {
     std::string script;
