@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import pty
+import shlex
 import shutil
 import struct
 import subprocess
@@ -47,6 +48,21 @@ def clean_environment():
     hidden = ("NO_COLOR", "TERM", "LD_PRELOAD")
     shown = {name: value for name, value in os.environ.items() if name not in hidden}
     return {"OMP_WAIT_POLICY": "passive", **shown}
+
+
+def mpirun(*groups):
+    """The command of one job; each group of its ranks is (ranks, arguments of the program)."""
+    command = [shutil.which("mpirun"), "--oversubscribe", "--bind-to", "none"]
+    if os.geteuid() == 0:
+        command.append("--allow-run-as-root")
+    cases, world = [], 0
+    for ranks, arguments in groups:
+        numbers = "|".join(str(rank) for rank in range(world, world + ranks))
+        cases.append(f'{numbers}) exec "$@" {shlex.join(arguments)};;')
+        world += ranks
+    choice = f"case $OMPI_COMM_WORLD_RANK in {' '.join(cases)} esac"
+    return [*command, "-n", str(world), "sh", "-c", choice, "sh", EXECUTABLE, *TINY, "--classes",
+            "10"]
 
 
 def limit(seconds):

@@ -1,22 +1,9 @@
 """Stages of a pipeline under a real mpirun: what they report, show and refuse."""
 
 import os
-import shutil
 import subprocess
 
 import cli
-
-
-def mpirun(*contexts):
-    """The command of one job; each context is (ranks, arguments of the program)."""
-    command = [shutil.which("mpirun"), "--oversubscribe", "--bind-to", "none"]
-    if os.geteuid() == 0:
-        command.append("--allow-run-as-root")
-    for number, (ranks, arguments) in enumerate(contexts):
-        command += [":"] if number > 0 else []
-        command += ["-n", str(ranks), cli.EXECUTABLE, *cli.TINY, "--classes", "10", "--steps", "3",
-                    "--warmup", "1", *arguments]
-    return command
 
 
 def bubble_with_transfers(stages):
@@ -48,7 +35,9 @@ def bubble_with_transfers(stages):
 
 class Pipeline(cli.CliTest):
     def job(self, *contexts):
-        return subprocess.run(mpirun(*contexts), cwd=self.folder, env=cli.clean_environment(),
+        groups = [(ranks, ["--steps", "3", "--warmup", "1", *arguments])
+                  for ranks, arguments in contexts]
+        return subprocess.run(cli.mpirun(*groups), cwd=self.folder, env=cli.clean_environment(),
                               text=True, stdin=subprocess.DEVNULL, capture_output=True,
                               check=False, timeout=cli.limit(100))
 

@@ -68,7 +68,7 @@ class RerunOfRanks(CompareTest):
                                for name in ("ex.json", "rerun-1-of-ex.report.json"))
         self.assertEqual(now["executable"], then["executable"])
         variables = self.report("rerun-1-of-ex.report.json")["environments"][0]["variables"]
-        self.assertIn("OMPI_MCA_ess_base_jobid", variables, "under mpirun, as it ran")
+        self.assertIn("OMPI_MCA_btl", variables, "under mpirun, as it ran")
         self.assert_verdict(self.call("rerun", "ex.json#new", "--runs", "1"), 0, "1|1")
         self.assertEqual(this["executable"],
                          self.report("rerun-3-of-ex.report.json")["arms"][0]["executable"])
