@@ -132,6 +132,13 @@ class CheckSources(unittest.TestCase):
                 planted["tests/cli/a_test.py"] = "x = 'warning gone_astray'"
                 self.assertEqual(self.breaches(planted), [])
 
+    def test_sentences_are_not_read(self):
+        for line in ('if (warning.text.starts_with("job ")) f();', "a->seen.find('x');",
+                     "run.failure->substr(3);", "warning.text.insert(0, name);"):
+            self.assert_breach("reports/json/a.cpp", f"\n{line}\n", "reports/json/a.cpp:2")
+        self.assertEqual(self.breaches({"reports/imports/a.cpp": "line.text.find('x');\n",
+                                        "reports/json/a.cpp": "print(warning.text + other.seen);\n"}), [])
+
     def test_exit_codes_are_expected_by_tests(self):
         planted = {"models/errors.h": "enum class ExitCode : int {\n  ok = 0,\n  hung_up = 129,\n};\n",
                    "tests/unit/b_test.cpp": "EXPECT_EQ(code, ExitCode::ok);"}
@@ -144,9 +151,9 @@ class CheckSources(unittest.TestCase):
         self.assert_breach("bench/run/a.cpp", "#include <CLI/CLI.hpp>\n", "bench/run/a.cpp:1")
 
     def test_sizes(self):
-        self.assert_breach("bench/run/long.cpp", "//\n" * 321, "bench/run/long.cpp:321")
+        self.assert_breach("bench/run/long.cpp", "//\n" * 401, "bench/run/long.cpp:401")
         self.assert_breach("bench/main.cpp", "//\n" * 51, "bench/main.cpp:51")
-        self.assertEqual(self.breaches({"bench/run/a.cpp": "//\n" * 320}), [])
+        self.assertEqual(self.breaches({"bench/run/a.cpp": "//\n" * 400}), [])
 
 
 if __name__ == "__main__":

@@ -146,7 +146,7 @@ void add_findings_of(const Checkup& checkup, size_t index, std::vector<Finding>&
   add_place(checkup, gpu, found);
   if (found.empty()) found.push_back({Urgency::ok, "gpu", gpu.name + ", no findings", "", ""});
   for (Finding& finding : found) {
-    finding.seen.insert(0, "GPU " + std::to_string(index) + ": ");
+    finding.seen = "GPU " + std::to_string(index) + ": " + finding.seen;
     findings.push_back(finding);
   }
 }

@@ -25,23 +25,15 @@ double now_seconds() {
 
 constexpr size_t most_values = 300;  // of a series in the report
 constexpr size_t fewest_samples_for_drift = 8;
-constexpr double clock_may_drift = 0.02;   // from the first quarter of the window to the last
-constexpr double steal_may_be = 0.01;      // of the time of all CPUs
-constexpr double throttled_may_be = 0.01;  // of the samples
-
-struct Reason {
+struct ClockReason {
   unsigned long long bit;  // of nvml.h's nvmlClocksEventReason...
-  const char* text;
-  bool throttles;  // a power cap is how a GPU at its limit works, and part of what is compared
+  const char* code;
 };
-constexpr std::array reasons = {
-    Reason{0x2, "clocks held at a set limit", false},
-    Reason{0x4, "clocks lowered by the power limit", false},
-    Reason{0x8, "clocks halved or worse by the hardware (heat, power or brake)", true},
-    Reason{0x10, "clocks lowered to those of a group of GPUs", false},
-    Reason{0x20, "clocks lowered by the driver for heat", true},
-    Reason{0x40, "clocks lowered by the hardware for heat", true},
-    Reason{0x80, "clocks lowered by the power brake of the system", true}};
+constexpr std::array clock_reasons = {
+    ClockReason{0x2, "clocks_set_limit"},    ClockReason{0x4, "clocks_power_limit"},
+    ClockReason{0x8, "clocks_hardware"},     ClockReason{0x10, "clocks_group"},
+    ClockReason{0x20, "clocks_heat_driver"}, ClockReason{0x40, "clocks_heat_hardware"},
+    ClockReason{0x80, "clocks_power_brake"}};
 
 std::vector<double> column_of(const MonitorTable& table, size_t column) {
   std::vector<double> values;
@@ -80,45 +72,41 @@ void add_series(const MonitorTable& table, size_t group, Monitoring& result) {
   }
 }
 
-bool saw_sharing(const MonitorTable& table, const MonitorOptions& options, Monitoring& result) {
-  bool shared = false;
-  const int64_t meant =
-      options.mig_uuid.empty() ? options.sharing_jobs + (options.through_mps ? 1 : 0) : 1;
-  if (table.most_processes > meant) {
-    shared = true;
-    result.seen.push_back(std::to_string(table.most_processes) + " processes on the GPU at once");
-  }
-  const MonitoredSeries* steal = series_named(result, "cpu_steal_share");
-  if (steal != nullptr && steal->mean > steal_may_be) {
-    shared = true;
-    result.seen.push_back("the hypervisor gave " + percent(steal->mean) +
-                          " of the CPUs' time to others (steal)");
-  }
-  const MonitoredSeries* others = series_named(result, busy_with_others_series);
-  if (options.sharing_jobs == 1 && others != nullptr && others->mean > others_may_use) {
-    shared = true;
-    result.seen.push_back("other processes kept " + significant(others->mean, 3) + " CPUs busy");
-  }
-  return shared;
+MonitorReason reason_of(const char* code, double value) {
+  const MonitorReasonKind& kind = *monitor_reason_kind(code);
+  return {.code = code, .figure = Figure{value, kind.limit, kind.unit}};
 }
 
-bool saw_throttling(const MonitorTable& table, Monitoring& result) {
-  bool throttled = false;
-  for (const Reason& reason : reasons) {
+void add_if_above(const MonitorReason& reason, Monitoring& result) {
+  if (std::abs(reason.figure->value) > reason.figure->limit) result.reasons.push_back(reason);
+}
+
+void add_sharing(const MonitorTable& table, const MonitorOptions& options, Monitoring& result) {
+  const int64_t meant =
+      options.mig_uuid.empty() ? options.sharing_jobs + (options.through_mps ? 1 : 0) : 1;
+  MonitorReason processes = reason_of("gpu_processes", static_cast<double>(table.most_processes));
+  processes.figure->limit = static_cast<double>(meant);
+  add_if_above(processes, result);
+  const MonitoredSeries* steal = series_named(result, "cpu_steal_share");
+  if (steal != nullptr) add_if_above(reason_of("cpu_steal", steal->mean), result);
+  const MonitoredSeries* others = series_named(result, busy_with_others_series);
+  if (options.sharing_jobs == 1 && others != nullptr) {
+    add_if_above(reason_of("cpus_busy_with_others", others->mean), result);
+  }
+}
+
+void add_throttling(const MonitorTable& table, Monitoring& result) {
+  for (const ClockReason& reason : clock_reasons) {
     const auto count = std::ranges::count_if(table.throttle_bits,
                                              [&](auto bits) { return (bits & reason.bit) != 0; });
     if (count == 0) continue;
-    const double share =
-        static_cast<double>(count) / static_cast<double>(table.throttle_bits.size());
-    result.seen.push_back(std::string(reason.text) + " in " + percent(share) + " of the samples");
-    throttled = throttled || (reason.throttles && share > throttled_may_be);
+    const auto samples = static_cast<double>(table.throttle_bits.size());
+    result.reasons.push_back(reason_of(reason.code, static_cast<double>(count) / samples));
   }
-  return throttled;
 }
 
-bool saw_drift(const MonitorTable& table, Monitoring& result) {
-  bool drifted = false;
-  if (table.seconds.size() < fewest_samples_for_drift) return false;
+void add_drift(const MonitorTable& table, Monitoring& result) {
+  if (table.seconds.size() < fewest_samples_for_drift) return;
   for (const char* name : {"sm_clock_hertz", "memory_clock_hertz", "cpu_hertz"}) {
     if (series_named(result, name) == nullptr) continue;
     const auto column = std::ranges::find(table.names, name);
@@ -127,26 +115,22 @@ bool saw_drift(const MonitorTable& table, Monitoring& result) {
     const double first = mean_of(values.data(), values.data() + quarter);
     const double last =
         mean_of(values.data() + values.size() - quarter, values.data() + values.size());
-    if (first <= 0 || std::abs(last / first - 1) <= clock_may_drift) continue;
-    drifted = true;
-    result.seen.push_back(std::string(name) + " changed by " + percent(last / first - 1) +
-                          " from the first quarter of the window to the last");
+    if (first <= 0) continue;
+    MonitorReason changed = reason_of("clock_changed", last / first - 1);
+    changed.subject = name;
+    add_if_above(changed, result);
   }
-  return drifted;
 }
 
 // The figures that must be known of the whole window before it is called clean.
-bool lacks_what_is_judged(const MonitorOptions& options, Monitoring& result) {
+void add_what_is_not_known(const MonitorOptions& options, Monitoring& result) {
   std::vector<std::string> judged = {"cpu_steal_share", "sm_clock_hertz"};
   if (options.sharing_jobs == 1) judged.push_back(busy_with_others_series);
-  bool lacks = false;
   for (const std::string& name : judged) {
     const auto unseen = result.not_monitored.find(name);
     if (unseen == result.not_monitored.end()) continue;
-    lacks = true;
-    result.seen.push_back(name + " is not known: " + unseen->second);
+    result.reasons.push_back({.code = "unknown", .subject = name, .why = unseen->second});
   }
-  return lacks;
 }
 
 }  // namespace
@@ -298,21 +282,13 @@ Monitoring judge_samples(const MonitorTable& table, const MonitorOptions& option
   result.rdma_traffic = table.rdma_traffic;
   result.not_monitored = table.not_monitored;
   add_series(table, std::max<size_t>(group, 1), result);
-  const bool shared = saw_sharing(table, options, result);
-  const bool throttled = saw_throttling(table, result);
-  const bool drifted = saw_drift(table, result);
-  const bool unknown = lacks_what_is_judged(options, result);
-  if (table.memory_errors > 0) {
-    result.seen.push_back(std::to_string(table.memory_errors) + " uncorrected memory errors");
-  }
-  if (table.link_errors > 0) {
-    result.seen.push_back(std::to_string(table.link_errors) + " NVLink replays or recoveries");
-  }
-  result.verdict = shared      ? MonitorVerdict::shared
-                   : throttled ? MonitorVerdict::throttled
-                   : drifted   ? MonitorVerdict::drifted
-                   : unknown   ? MonitorVerdict::unknown
-                               : MonitorVerdict::clean;
+  add_sharing(table, options, result);
+  add_throttling(table, result);
+  add_drift(table, result);
+  add_what_is_not_known(options, result);
+  add_if_above(reason_of("memory_errors", static_cast<double>(table.memory_errors)), result);
+  add_if_above(reason_of("link_errors", static_cast<double>(table.link_errors)), result);
+  result.verdict = verdict_of(result.reasons);
   return result;
 }
 

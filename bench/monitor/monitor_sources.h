@@ -34,8 +34,6 @@ class GpuSource {
   NvmlDevice part_ = nullptr;  // the MIG device, else the GPU
 };
 
-inline constexpr double others_may_use = 0.5;  // CPUs, before a run counts as shared
-
 class CpuSource {
  public:
   /// `ranks`: of the job on this host. What they use, and what else the same sweep has started by

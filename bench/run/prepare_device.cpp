@@ -14,6 +14,7 @@
 #include "reports/json/json.h"
 #include "reports/json/kernel_cache.h"
 #include "reports/text/text.h"
+#include "reports/text/warning_text.h"
 
 namespace nearmetal {
 namespace {
@@ -248,7 +249,7 @@ std::unique_ptr<Program> prepare_program(PreparedDevice& device, const Terminal&
       device.backend.prepare(device.graph, program_options(device.config, kernels));
   for (const auto& warnings :
        {kernels.warnings, keep_choices(kernels, program->kernel_choices())}) {
-    for (const Warning& warning : warnings) terminal.remark("warning: " + warning.text);
+    for (const Warning& warning : warnings) terminal.remark("warning: " + told_text(warning));
   }
   return program;
 }

@@ -13,6 +13,7 @@
 #include "reports/json/json.h"
 #include "reports/json/kernel_cache.h"
 #include "reports/statistics/statistics.h"
+#include "reports/text/monitor_text.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -20,8 +21,9 @@ namespace {
 
 constexpr double diverged_above = 10;  // times the loss of guessing, ln(classes)
 
-void warn(Run& run, const std::string& code, const std::string& text) {
-  run.warnings.push_back({code, text});
+void warn(Run& run, const std::string& code, const std::string& text,
+          std::optional<Figure> figure = {}) {
+  run.warnings.push_back({code, text, figure});
 }
 
 bool sums_are_exact(const Checks& checks) {
@@ -129,7 +131,8 @@ void fill_window(const PreparedDevice& device, const TrainerResult& result, Run&
   if (rank.skipped_updates > 0) {
     warn(run, "skipped_updates",
          std::to_string(rank.skipped_updates) + " of " + std::to_string(run.window->steps) +
-             " updates were skipped as their gradient was not finite");
+             " updates were skipped as their gradient was not finite",
+         Figure{static_cast<double>(rank.skipped_updates), 0, FigureUnit::count});
   }
   const auto& peaks = device.info.peak_flops_per_second;
   const auto peak = peaks.find(*config.precision);
@@ -146,8 +149,10 @@ void fill_trained(const PreparedDevice& device, const TrainerResult& result, Run
     if (!device.config.inference) rank.loss.push_back(step.loss);
   }
   if (rank.monitoring && rank.monitoring->verdict != MonitorVerdict::clean) {
+    const MonitorReason* worst = worst_of(rank.monitoring->reasons);
     warn(run, std::string("monitor_") + to_string(rank.monitoring->verdict),
-         "in the timed window: " + joined(rank.monitoring->seen, "; "));
+         "in the timed window: " + joined(texts_of(rank.monitoring->reasons), "; "),
+         worst ? worst->figure : std::nullopt);
   }
   if (result.warm_up) run.warm_up = *result.warm_up;
   if (!steps_of_window(result).empty()) fill_window(device, result, run, rank);

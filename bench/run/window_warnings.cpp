@@ -17,15 +17,19 @@ constexpr double stalled_above = 10;           // times the median step,
 constexpr double stalled_share = 0.01;         // and so much of the window
 constexpr double duration_may_differ_by = 0.1;
 
-void add_warning(Run& run, const std::string& code, const std::string& text) {
-  run.warnings.push_back({code, text});
+void add_warning(Run& run, const std::string& code, const std::string& text,
+                 std::optional<Figure> figure = {}) {
+  run.warnings.push_back({code, text, figure});
 }
 
 void warn_of_warm_up(const WarmUp& warm_up, Run& run) {
   if (warm_up.steady) return;
   const std::string after =
       " after " + counted(warm_up.steps, "warm-up step") + "; a longer --warmup may help";
-  if (warm_up.drift) return add_warning(run, "not_steady", "step times were not steady" + after);
+  if (warm_up.drift) {
+    return add_warning(run, "not_steady", "step times were not steady" + after,
+                       Figure{*warm_up.drift, warm_up.limit, FigureUnit::share});
+  }
   add_warning(
       run, "steadiness_unknown",
       "the steadiness of step times is unknown" + after + " (" + warm_up.drift.reason + ")");
@@ -39,7 +43,8 @@ void warn_of_stall(std::span<const double> step_seconds, Run& run) {
   add_warning(run, "stall",
               "step " + std::to_string(longest - step_seconds.begin()) + " of the window took " +
                   significant(*longest, 3) + " s, " + significant(*longest / typical, 3) +
-                  " times the median: something held it up");
+                  " times the median: something held it up",
+              Figure{*longest / typical, stalled_above, FigureUnit::times});
 }
 
 // A window of whole steps cannot meet it better than by its longest.
@@ -53,7 +58,8 @@ void warn_of_duration(const RunConfig& config, std::span<const double> step_seco
                   significant(asked, 3) + " s (" +
                   signed_percent(run.window->seconds / asked - 1, 1) + "): steps became " +
                   (run.window->seconds < asked ? "faster" : "slower") +
-                  " than those of the warm-up");
+                  " than those of the warm-up",
+              Figure{run.window->seconds / asked - 1, duration_may_differ_by, FigureUnit::share});
 }
 
 // A driver whose queue is full holds up the call that queues a step until those before it are
@@ -68,14 +74,16 @@ void warn_of_clocks(const Rank& rank, std::span<const double> step_seconds, Run&
   if (std::abs(difference) <= allowed) return;
   add_warning(run, "clocks_differ",
               "the host's clock differs from the sum of the window's steps by " +
-                  percent(difference / seconds, 2));
+                  percent(difference / seconds, 2),
+              Figure{difference / seconds, allowed / seconds, FigureUnit::share});
 }
 
 void warn_of_drift(const WarmUp& warm_up, std::span<const double> step_seconds, Run& run) {
   const double change = relative_change(step_seconds).value_or(0);
   if (run.window->steps >= fewest_for_drift && std::abs(change) > warm_up.limit) {
     add_warning(run, "drift",
-                "step times changed by " + percent(change, 2) + " over the timed window");
+                "step times changed by " + percent(change, 2) + " over the timed window",
+                Figure{change, warm_up.limit, FigureUnit::share});
   }
 }
 
@@ -83,15 +91,18 @@ void warn_of_drift(const WarmUp& warm_up, std::span<const double> step_seconds, 
 void warn_of_network(const Rank& rank, Run& run) {
   if (!rank.monitoring) return;
   std::vector<std::string> ports;
+  int64_t errors = 0;
   for (const RdmaTraffic& traffic : rank.monitoring->rdma_traffic) {
     if (traffic.errors.value.value_or(0) == 0) continue;
+    errors += *traffic.errors;
     ports.push_back(std::to_string(*traffic.errors) + " at " + traffic.rdma_device + " port " +
                     std::to_string(traffic.port));
   }
   if (ports.empty()) return;
   add_warning(run, "rdma_errors",
               "errors of the link, or packets lost, repeated or out of order in the window: " +
-                  joined(ports));
+                  joined(ports),
+              Figure{static_cast<double>(errors), 0, FigureUnit::count});
 }
 
 }  // namespace

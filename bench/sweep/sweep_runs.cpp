@@ -6,6 +6,7 @@
 #include "reports/compare/builds.h"
 #include "reports/text/text.h"
 #include "reports/text/text_table.h"
+#include "reports/text/warning_text.h"
 
 namespace nearmetal {
 namespace {
@@ -57,7 +58,7 @@ SweepRuns::SweepRuns(const ResumeOptions& options, const fs::path& report, bool 
     : options_(options), terminal_(terminal), journal_([&] {
         std::vector<Warning> warnings;
         Journal journal = opened(options, report, replace, origin, entries_, warnings);
-        for (const Warning& warning : warnings) terminal.remark("warning: " + warning.text);
+        for (const Warning& warning : warnings) terminal.remark("warning: " + told_text(warning));
         return journal;
       }()) {
   if (!options.journal) return;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "reports/attribution/known_causes.h"
+#include "reports/text/monitor_text.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -12,7 +13,6 @@ namespace {
 using Side = ExplainedSide;
 
 constexpr double steal_may_grow_by = 0.05;   // of the CPUs' time
-constexpr double others_may_use = 0.3;       // CPUs more than on the base
 constexpr double pinned_is_faster_by = 1.3;  // than pageable memory, at least
 
 template <class T>
@@ -48,8 +48,8 @@ Seen seen_of_clocks(const Side& side) {
   Seen found;
   each_rank(side, [&](const Rank& rank) {
     if (!rank.monitoring) return;
-    for (const std::string& seen : rank.monitoring->seen) {
-      if (seen.starts_with("clocks ")) found = seen;
+    for (const MonitorReason& reason : rank.monitoring->reasons) {
+      if (reason.code.starts_with("clocks_")) found = text_of(reason);
     }
   });
   return found;

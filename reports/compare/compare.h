@@ -82,12 +82,15 @@ inline constexpr double planned_power = 0.8;
 
 /// A warning of runs, or of ranks and jobs of them.
 struct RunWarning {
-  Warning warning;                // with the ranges of its figures, or as the first put it
+  Warning warning;                // the worst, else the first
   int64_t runs = 1;               // runs that gave it
-  bool same = true;               // in these words, but for figures
-  std::optional<size_t> worst{};  // index of the run with the largest figure; none: all are equal
-  std::string worst_of{};         // the rank or job of that run: "rank 1 (host)"; empty: the run
+  bool same = true;               // in these words
+  std::optional<size_t> worst{};  // index of the run with the worst figure; none: all are equal
+  std::optional<std::pair<Figure, Figure>> range{};  // of all, where their unit is one
 };
+
+/// "2 runs", "2 of 5 runs, 1.74 to 1.99 CPUs", "2 runs, quoting the worst".
+std::string extent_text(const RunWarning& found, const std::string& runs);
 
 struct SideSummary {
   std::string name{};    // in a sentence: "the base", "the VM"

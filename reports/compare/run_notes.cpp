@@ -1,11 +1,14 @@
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "reports/compare/builds.h"
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/run_difference.h"
 #include "reports/document/metric.h"
+#include "reports/text/monitor_text.h"
 #include "reports/text/text.h"
+#include "reports/text/warning_text.h"
 
 namespace nearmetal {
 namespace {
@@ -95,43 +98,40 @@ void add_outliers(ComparisonRow& row, const Runs& runs, const std::vector<double
   }
 }
 
-// A warning of one run, without the job and the rank that gave it.
-struct ToldWarning {
+struct WarningOfRun {
   size_t run = 0;
-  std::string teller{};  // "job 1, rank 0 (host)"; empty: the run
-  std::string text{};
+  const Warning* warning = nullptr;
 };
 
-// Jobs and ranks stand before the text, as merge_jobs() and merge_ranks() put them there.
-ToldWarning told(const Warning& warning, size_t run) {
-  ToldWarning told{.run = run, .text = warning.text};
-  for (const std::string kind : {"job ", "rank "}) {
-    const size_t end = told.text.find(": ");
-    if (end == told.text.npos || !told.text.starts_with(kind)) continue;
-    const size_t end_of_number = told.text.find_first_not_of("0123456789", kind.size());
-    if (end_of_number != end && told.text[end - 1] != ')') continue;
-    told.teller += (told.teller.empty() ? "" : ", ") + told.text.substr(0, end);
-    told.text.erase(0, end + 2);
-  }
-  return told;
+bool is_milder(const WarningOfRun& a, const WarningOfRun& b) {
+  if (!a.warning->figure || !b.warning->figure) return b.warning->figure.has_value();
+  return is_worse(*b.warning->figure, *a.warning->figure);
 }
 
-RunWarning folded(const std::string& code, const std::vector<ToldWarning>& all) {
+// The least and the largest, where all have one in the same unit.
+std::optional<std::pair<Figure, Figure>> range_of(const std::vector<WarningOfRun>& all) {
+  const std::optional<Figure>& first = all.front().warning->figure;
+  const bool alike = first && std::ranges::all_of(all, [&](const WarningOfRun& one) {
+                       return one.warning->figure && one.warning->figure->unit == first->unit;
+                     });
+  if (!alike) return std::nullopt;
+  const auto [least, most] = std::ranges::minmax_element(
+      all, {}, [](const WarningOfRun& one) { return one.warning->figure->value; });
+  return std::pair(*least->warning->figure, *most->warning->figure);
+}
+
+RunWarning folded(const std::vector<WarningOfRun>& all) {
+  const auto worst = std::ranges::max_element(all, is_milder);
+  RunWarning found{.warning = *worst->warning};
   std::set<size_t> runs;
-  std::vector<std::string> texts;
-  for (const ToldWarning& warning : all) {
-    runs.insert(warning.run);
-    texts.push_back(warning.text);
+  for (const WarningOfRun& one : all) {
+    runs.insert(one.run);
+    found.same = found.same && one.warning->text == found.warning.text;
   }
-  RunWarning found{.warning = {code, texts.front()}, .runs = std::ssize(runs), .same = false};
-  if (const auto ranged = with_ranges(texts)) {
-    found.same = true;
-    found.warning.text = ranged->text;
-    if (ranged->largest) {
-      found.worst = all[*ranged->largest].run;
-      found.worst_of = all[*ranged->largest].teller;
-    }
-  }
+  found.runs = std::ssize(runs);
+  if (found.same) return found;
+  found.range = range_of(all);
+  if (found.warning.figure) found.worst = worst->run;
   return found;
 }
 
@@ -227,17 +227,24 @@ std::vector<std::string> left_out_texts(const std::vector<LeftOut>& runs) {
 }
 
 std::vector<RunWarning> warnings_of(const std::vector<const SetRun*>& runs) {
-  std::vector<std::pair<std::string, std::vector<ToldWarning>>> kinds;
+  std::vector<std::vector<WarningOfRun>> kinds;  // by code
   for (size_t i = 0; i < runs.size(); ++i) {
     for (const Warning& warning : runs[i]->run.warnings) {
-      auto known = std::ranges::find(kinds, warning.code, &decltype(kinds)::value_type::first);
-      if (known == kinds.end()) known = kinds.insert(known, {warning.code, {}});
-      known->second.push_back(told(warning, i));
+      auto known = std::ranges::find(kinds, warning.code,
+                                     [](const auto& kind) { return kind.front().warning->code; });
+      if (known == kinds.end()) known = kinds.insert(known, std::vector<WarningOfRun>{});
+      known->push_back({i, &warning});
     }
   }
   std::vector<RunWarning> found;
-  for (const auto& [code, all] : kinds) found.push_back(folded(code, all));
+  std::ranges::transform(kinds, std::back_inserter(found), folded);
   return found;
+}
+
+std::string extent_text(const RunWarning& found, const std::string& runs) {
+  if (found.same) return runs;
+  if (!found.range) return runs + ", quoting the " + (found.worst ? "worst" : "first");
+  return runs + ", " + figures_text(found.range->first, found.range->second);
 }
 
 std::string disturbance_of(const SetRun& run) {
@@ -247,10 +254,11 @@ std::string disturbance_of(const SetRun& run) {
     if (!rank.monitoring) return name + " was not monitored";
     const Monitoring& found = *rank.monitoring;
     if (found.verdict == MonitorVerdict::unknown) {
-      return name + " was not shown to be clean: " + joined(found.seen, "; ");
+      return name + " was not shown to be clean: " + joined(texts_of(found.reasons), "; ");
     }
     if (found.verdict != MonitorVerdict::clean) {
-      return name + " was " + to_string(found.verdict) + ": " + joined(found.seen, "; ");
+      return name + " was " + to_string(found.verdict) + ": " +
+             joined(texts_of(found.reasons), "; ");
     }
     const auto unseen = found.not_monitored.find("sm_clock_hertz");
     if (run.run.device == Device::cuda && unseen != found.not_monitored.end()) {

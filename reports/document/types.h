@@ -15,6 +15,7 @@
 #include "reports/document/grid_point.h"
 #include "reports/document/imported.h"
 #include "reports/document/maybe.h"
+#include "reports/document/monitoring.h"
 #include "reports/document/pipeline.h"
 #include "reports/document/rank_probes.h"
 #include "reports/document/run_config.h"
@@ -22,6 +23,7 @@
 #include "reports/document/special_members.h"
 #include "reports/document/step_time.h"
 #include "reports/document/tool.h"
+#include "reports/document/warning.h"
 
 namespace nearmetal {
 
@@ -32,13 +34,6 @@ constexpr auto names_of(Kind) {
   return std::array{"measured", "emulated", "predicted", "imported"};
 }
 constexpr auto names_of(Status) { return std::array{"complete", "partial", "failed"}; }
-
-struct Warning {
-  std::string code;  // stable, for scripts: lower case with underscores
-  std::string text;
-
-  bool operator==(const Warning&) const = default;
-};
 
 struct Invocation {
   std::vector<std::string> argv;
@@ -62,46 +57,6 @@ struct SetUp {
 
   bool operator==(const SetUp&) const = default;
 };
-
-/// The series of the CPUs that processes other than those of the sweep keep busy.
-inline constexpr const char* busy_with_others_series = "cpus_busy_with_others";
-
-struct MonitoredSeries {
-  std::string name;
-  double minimum = 0;
-  double mean = 0;
-  double maximum = 0;
-  std::vector<double> values;  // neighbours averaged where there were many
-
-  bool operator==(const MonitoredSeries&) const = default;
-};
-
-enum class MonitorVerdict { clean, throttled, drifted, shared, unknown };
-constexpr auto names_of(MonitorVerdict) {
-  return std::array{"clean", "throttled", "drifted", "shared", "unknown"};
-}
-
-struct Monitoring {
-  double interval_seconds = 0;  // between values of the series
-  int64_t samples = 0;
-  MonitorVerdict verdict = MonitorVerdict::clean;
-  std::vector<std::string> seen;  // what led to it, and what else a reader should know
-  std::vector<MonitoredSeries> series;
-  std::map<std::string, std::string> not_monitored;  // name to reason
-  Maybe<double> joules;                              // of the GPU, in the window
-  Maybe<double> samples_per_joule;
-  std::vector<RdmaTraffic> rdma_traffic{};
-
-  bool operator==(const Monitoring&) const = default;
-};
-
-/// Null where it was not monitored.
-inline const MonitoredSeries* series_named(const Monitoring& monitoring, const std::string& name) {
-  for (const MonitoredSeries& series : monitoring.series) {
-    if (series.name == name) return &series;
-  }
-  return nullptr;
-}
 
 struct Binding {
   std::string cpus;            // allowed to it: "0-15,32-47"
@@ -301,7 +256,7 @@ struct Arm {
 struct Report {
   NM_DECLARE_SPECIAL_MEMBERS(Report);
   std::string schema = "nearmetal/report";
-  std::string schema_version = "1.13";  // major: breaks readers; minor: adds
+  std::string schema_version = "1.14";  // major: breaks readers; minor: adds
   Kind kind = Kind::measured;
   Status status = Status::complete;
   int64_t exit_code = 0;

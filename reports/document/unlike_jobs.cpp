@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string_view>
 #include <utility>
 
 #include "reports/document/metric.h"
@@ -11,22 +10,9 @@
 namespace nearmetal {
 namespace {
 
-// "job 12: ", which merged runs have before the text.
-bool names_a_job(std::string_view text) {
-  if (!text.starts_with("job ")) return false;
-  text.remove_prefix(4);
-  const size_t end = text.find_first_not_of("0123456789");
-  return end > 0 && end != text.npos && text.substr(end).starts_with(": ");
-}
-
-void keep_warnings_of(size_t job, std::vector<Warning>& warnings) {
-  const std::string own = "job " + std::to_string(job + 1) + ": ";
-  std::erase_if(warnings, [&](const Warning& warning) {
-    return !warning.text.starts_with(own) && names_a_job(warning.text);
-  });
-  for (Warning& warning : warnings) {
-    if (warning.text.starts_with(own)) warning.text.erase(0, own.size());
-  }
+void keep_warnings_of(int64_t job, std::vector<Warning>& warnings) {
+  std::erase_if(warnings, [&](const Warning& warning) { return warning.job.value_or(job) != job; });
+  for (Warning& warning : warnings) warning.job.reset();
 }
 
 // Drops what is in the report of the first job alone.
@@ -49,7 +35,7 @@ Run run_of_job(const Run& run, size_t job) {
   own.jobs.clear();
   own.ranks.clear();
   own.peak_flops_per_second = Unknown{"it is known of all jobs together alone"};
-  keep_warnings_of(job, own.warnings);
+  keep_warnings_of(static_cast<int64_t>(job), own.warnings);
   if (job > 0) drop_what_is_of_the_first(own);
   if (job >= run.jobs.size()) return own;
   const ConcurrentJob& told = run.jobs[job];

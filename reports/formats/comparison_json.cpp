@@ -9,10 +9,10 @@ std::vector<Warning> notes_of(const ComparisonRow& row) {
   std::vector<Warning> notes = row.notes;
   for (const SideSummary* side : {&row.base_side, &row.new_side}) {
     for (const RunWarning& found : side->warnings) {
-      notes.push_back({found.warning.code, std::to_string(found.runs) + " of " +
-                                               counted(side->runs, "run") + " of " + side->name +
-                                               " warned: " + found.warning.text +
-                                               (found.same ? "" : " (quoting the first)")});
+      const std::string runs = std::to_string(found.runs) + " of " + counted(side->runs, "run") +
+                               " of " + side->name + " warned";
+      notes.push_back({found.warning.code, extent_text(found, runs) + ": " + found.warning.text,
+                       found.warning.figure});
     }
   }
   return notes;
@@ -23,7 +23,7 @@ namespace {
 
 struct ComparisonDocument {
   std::string schema = "nearmetal/comparison";
-  std::string schema_version = "1.3";
+  std::string schema_version = "1.4";
   int64_t exit_code = 0;
   const Comparison& comparison;
   const std::optional<GateResult>& gate;

@@ -70,8 +70,8 @@ std::string reason_text(const ComparisonRow& row, const CompareOptions& options)
 std::string warnings_text(const SideSummary& side) {
   std::vector<std::string> texts;
   for (const RunWarning& found : side.warnings) {
-    texts.push_back(found.warning.text + " (" + std::to_string(found.runs) + " of " +
-                    counted(side.runs, "run") + (found.same ? ")" : ", quoting the first)"));
+    const std::string runs = std::to_string(found.runs) + " of " + counted(side.runs, "run");
+    texts.push_back(found.warning.text + " (" + extent_text(found, runs) + ")");
   }
   return "warnings of " + side.name + ": " + joined(texts, "; ");
 }

@@ -37,9 +37,8 @@ Size size_of(const ComparisonRow& row) {
     return {replaced(signed_percent(size), "+", ""), " (no interval: " + found.reason + ")"};
   }
   const Interval turned = down ? Interval{-found->upper, -found->lower} : *found;
-  const std::string text = replaced(signed_percent(size, turned), "+", "");
-  const size_t end = text.find(" [");
-  return {text.substr(0, end), text.substr(end)};
+  const auto [percent, bounds] = signed_percents(size, turned);
+  return {replaced(percent, "+", ""), " " + replaced(bounds, "+", "")};
 }
 
 const char* label_of(const SideSummary& side) { return side.emulated ? " (emulated)" : ""; }

@@ -17,6 +17,7 @@
 #include "reports/sharing/arm_figures.h"
 #include "reports/sharing/fractions.h"
 #include "reports/text/text.h"
+#include "reports/text/warning_text.h"
 
 namespace nearmetal {
 namespace {
@@ -181,9 +182,10 @@ std::string worst_text(const RunWarning& found, const RunOfArm& worst, bool name
   const std::string& source = runs[worst.number - 1].source;
   const bool of_one_file = std::ranges::all_of(
       runs, [&](const SetRun& run) { return run.source == runs.front().source; });
+  const std::string givers = joined(givers_of(found.warning));
   return "; worst: " + (names_arm ? worst.arm->name + ", " : "") + "run " +
          std::to_string(worst.number) + (of_one_file ? "" : " (" + source + ")") +
-         (found.worst_of.empty() ? "" : ", " + found.worst_of);
+         (givers.empty() ? "" : ", " + givers);
 }
 
 // Adds each kind of warning once.
@@ -205,8 +207,7 @@ void add_warnings(std::vector<std::string>& lines, const RunSet& set) {
       if (warns && (arms.empty() || arms.back() != name)) arms.push_back(name);
     }
     lines.push_back(arms_text(arms) + ": " + found.warning.code + " (" +
-                    counted(found.runs, "run") + (found.same ? "): " : ", quoting the first): ") +
-                    found.warning.text +
+                    extent_text(found, counted(found.runs, "run")) + "): " + found.warning.text +
                     (found.worst ? worst_text(found, places[*found.worst], arms.size() > 1) : ""));
   }
 }

@@ -1,12 +1,33 @@
 // The fields of a run, in the order of the document, with what must hold of them.
+#include <algorithm>
+#include <iterator>
+
 #include "reports/json/fields.h"
+#include "reports/text/monitor_text.h"
+#include "reports/text/warning_text.h"
 
 namespace nearmetal::json {
+
+void fields(Archive& field, Figure& figure) {
+  field.type("figure", "A figure by which something is judged");
+  field("value", figure.value);
+  field("limit", figure.limit, at_least(0),
+        "The largest that is taken for good, whatever its sign");
+  field("unit", figure.unit);
+}
 
 void fields(Archive& field, Warning& warning) {
   field.type("warning", "Something that a reader of the numbers should know");
   field("code", warning.code, code, "Stable, for scripts");
-  field("text", warning.text);
+  std::string told = field.reads() ? "" : told_text(warning);
+  field("text", told, "For people, behind who gave it");
+  field.optional("figure", warning.figure, "How bad it is; not there: it has no degrees");
+  field.optional("job", warning.job, at_least(0),
+                 "Index into jobs of the one that gave it; not there: all, or the only one");
+  field.optional("rank", warning.rank, at_least(0), "Of the job; not there: all");
+  field.optional("stage", warning.stage, at_least(0), "Of the rank, where there are several");
+  field.optional("host", warning.host, "Of the rank");
+  if (field.reads()) take_told_text(told, warning);
 }
 
 void fields(Archive& field, TimedWindow& window) {
@@ -226,13 +247,27 @@ void fields(Archive& field, MonitoredSeries& series) {
   field("values", series.values, "Neighbours averaged where there were many");
 }
 
+void fields(Archive& field, MonitorReason& reason) {
+  field.type("monitor_reason", "Something that the monitor saw");
+  field("code", reason.code, code, "Stable, for scripts; unknown: it could not be seen");
+  field.optional("figure", reason.figure, "Not there: it is not known");
+  field.optional("subject", reason.subject,
+                 "The series that it is about, where the code does not say");
+  field.optional("why", reason.why, "Why it is not known");
+}
+
 void fields(Archive& field, Monitoring& monitoring) {
   field.type("monitoring", "What was seen of a rank's GPU and CPUs while its window was timed");
   field("interval_seconds", monitoring.interval_seconds, above(0), "Between values of the series");
   field("samples", monitoring.samples, at_least(0));
   field("verdict", monitoring.verdict,
         "unknown, since 1.7: something that it rests on is not known of the whole window");
-  field("seen", monitoring.seen, "What led to the verdict, and what else a reader should know");
+  std::vector<std::string> seen = texts_of(monitoring.reasons);
+  field("seen", seen, "What led to the verdict, and what else a reader should know");
+  field.added("reasons", monitoring.reasons, "The same as values");
+  if (field.reads() && monitoring.reasons.empty()) {
+    std::ranges::transform(seen, std::back_inserter(monitoring.reasons), reason_from);
+  }
   field("joules", monitoring.joules, at_least(0), "Energy that the GPU took in the window");
   field(field.words().per_joule_key, monitoring.samples_per_joule, at_least(0));
   field("not_monitored", monitoring.not_monitored, "Name to reason");

@@ -166,7 +166,7 @@ std::pair<Run, std::vector<Environment>> merged(std::vector<Report> jobs, bool u
   for (size_t i = 0; i < jobs.size(); ++i) {
     Run& job = jobs[i].arms.at(0).runs.at(0);
     for (Warning warning : job.warnings) {
-      warning.text.insert(0, name_of(i));
+      warning.job = i;
       run.warnings.push_back(std::move(warning));
     }
     if (i == 0) continue;

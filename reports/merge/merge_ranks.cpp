@@ -3,9 +3,12 @@
 #include "reports/document/metric.h"
 #include "reports/merge/merge.h"
 #include "reports/text/text.h"
+#include "reports/text/warning_text.h"
 
 namespace nearmetal {
 namespace {
+
+constexpr double clock_noise_seconds = 0.01;
 
 Run& run_of(Report& report) { return report.arms.at(0).runs.at(0); }
 
@@ -105,14 +108,9 @@ void merge_communication(std::vector<Report>& reports, const RunConfig& config, 
       [](double a, double b) { return std::max(a, b); });
 }
 
-std::string name_of(const Report& report, size_t rank) {
+std::optional<int64_t> stage_of_rank(const Report& report, int64_t rank) {
   const RunConfig& config = report.invocation.config;
-  const std::string stage =
-      config.pipeline > 1
-          ? ", stage " + std::to_string(stage_of(config, static_cast<int64_t>(rank)))
-          : "";
-  return "rank " + std::to_string(rank) + stage + " (" + report.environments.at(0).host_name +
-         "): ";
+  return config.pipeline > 1 ? std::optional(stage_of(config, rank)) : std::nullopt;
 }
 
 // A warning of every rank is given once.
@@ -127,7 +125,11 @@ std::vector<Warning> merged_warnings(std::vector<Report>& reports) {
       const bool common =
           std::ranges::all_of(reports, [&](Report& report) { return says(report, warning); });
       if (common && i > 0) continue;
-      if (!common) warning.text.insert(0, name_of(reports[i], i));
+      if (!common) {
+        warning.rank = i;
+        warning.stage = stage_of_rank(reports[i], *warning.rank);
+        warning.host = reports[i].environments.at(0).host_name;
+      }
       warnings.push_back(warning);
     }
   }
@@ -145,13 +147,14 @@ void warn_of_clock_skew(const std::vector<Environment>& environments, Run& run) 
   const auto [first, last] = std::ranges::minmax_element(run.ranks, earlier);
   if (!first->window_start_unix_seconds) return;
   const double apart = *last->window_start_unix_seconds - *first->window_start_unix_seconds;
-  if (first->environment == last->environment || apart < step_seconds + 0.01) return;
+  if (first->environment == last->environment || apart < step_seconds + clock_noise_seconds) return;
   run.warnings.push_back(
       {"clock_skew",
        "the clock of " + environments.at(last->environment).host_name + " is about " +
            significant(apart, 2) + " s ahead of that of " +
            environments.at(first->environment).host_name +
-           ": jobs at once start together by these clocks (chrony or NTP sets them)"});
+           ": jobs at once start together by these clocks (chrony or NTP sets them)",
+       Figure{apart, step_seconds + clock_noise_seconds, FigureUnit::seconds}});
 }
 
 void merge_status(std::vector<Report>& reports, Run& run) {
@@ -159,7 +162,11 @@ void merge_status(std::vector<Report>& reports, Run& run) {
     const Run& other = run_of(reports[i]);
     if (other.status <= run.status && i > 0) continue;
     run.status = other.status;
-    if (other.failure) run.failure = name_of(reports[i], i) + *other.failure;
+    if (!other.failure) continue;
+    const auto rank = static_cast<int64_t>(i);
+    run.failure =
+        rank_text(rank, stage_of_rank(reports[i], rank), reports[i].environments.at(0).host_name) +
+        ": " + *other.failure;
   }
 }
 

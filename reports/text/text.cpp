@@ -22,47 +22,6 @@ int magnitude_of(double value) {
 // Decimals that show two significant digits of an error of this size: 0 to 6.
 int decimals_for(double error) { return error > 0 ? std::clamp(1 - magnitude_of(error), 0, 6) : 6; }
 
-struct Figures {
-  std::vector<std::string> words{""};  // before, between and behind the numbers
-  std::vector<std::string> numbers{};
-};
-
-bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
-bool is_of_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-
-// How long the number is that begins here; 0: none does, or it is part of a word such as "1x2".
-size_t length_of_number(const std::string& text, size_t at) {
-  if (at > 0 && (is_of_word(text[at - 1]) || text[at - 1] == '.')) return 0;
-  const auto end_of_digits = [&](size_t from) {
-    while (from < text.size() && is_digit(text[from])) ++from;
-    return from;
-  };
-  const size_t first = text[at] == '-' || text[at] == '+' ? at + 1 : at;
-  size_t end = end_of_digits(first);
-  if (end == first) return 0;
-  if (end + 1 < text.size() && text[end] == '.' && is_digit(text[end + 1])) {
-    end = end_of_digits(end + 1);
-  }
-  return end < text.size() && is_of_word(text[end]) ? 0 : end - at;
-}
-
-Figures figures_of(const std::string& text) {
-  Figures figures;
-  for (size_t at = 0; at < text.size();) {
-    const size_t length = length_of_number(text, at);
-    if (length == 0) {
-      figures.words.back() += text[at++];
-    } else {
-      figures.numbers.push_back(text.substr(at, length));
-      figures.words.emplace_back();
-      at += length;
-    }
-  }
-  return figures;
-}
-
-double number_of(const std::string& digits) { return std::strtod(digits.c_str(), nullptr); }
-
 std::string scaled(double value, const std::string& unit) {
   for (const auto& [factor, prefix] :
        {std::pair(1e12, "T"), std::pair(1e9, "G"), std::pair(1e6, "M"), std::pair(1e3, "k")}) {
@@ -121,13 +80,18 @@ std::string signed_percent(double share, int decimals) {
 }
 
 std::string signed_percent(double share, const Interval& interval) {
+  const auto [percent, bounds] = signed_percents(share, interval);
+  return percent + " " + bounds;
+}
+
+std::pair<std::string, std::string> signed_percents(double share, const Interval& interval) {
   constexpr int of_value = 2;
   const int decimals = std::clamp(decimals_for(50 * (interval.upper - interval.lower)), 1, 4);
   const auto bound = [&](double value) {
     return (value > 0 ? "+" : "") + fixed(100 * value, decimals);
   };
-  return signed_percent(share, std::max(of_value, decimals)) + " [" + bound(interval.lower) + ", " +
-         bound(interval.upper) + "]";
+  return {signed_percent(share, std::max(of_value, decimals)),
+          "[" + bound(interval.lower) + ", " + bound(interval.upper) + "]"};
 }
 
 std::string percent(double share, int digits) { return significant(100 * share, digits) + " %"; }
@@ -166,28 +130,6 @@ std::string replaced(std::string text, const std::string& what, const std::strin
   return text;
 }
 
-std::optional<RangedText> with_ranges(const std::vector<std::string>& texts) {
-  std::vector<Figures> all;
-  for (const std::string& text : texts) {
-    all.push_back(figures_of(text));
-    if (all.back().words != all.front().words) return std::nullopt;
-  }
-  if (all.empty()) return std::nullopt;
-  RangedText ranged{all.front().words.front()};
-  for (size_t i = 0; i < all.front().numbers.size(); ++i) {
-    const auto number = [&](const Figures& figures) { return number_of(figures.numbers[i]); };
-    const auto size = [&](const Figures& figures) { return std::abs(number(figures)); };
-    const auto [least, most] = std::ranges::minmax_element(all, {}, number);
-    ranged.text += least->numbers[i];
-    if (least->numbers[i] != most->numbers[i]) {
-      ranged.text += " to " + most->numbers[i];
-      ranged.largest = std::ranges::max_element(all, {}, size) - all.begin();
-    }
-    ranged.text += all.front().words[i + 1];
-  }
-  return ranged;
-}
-
 std::string readable_fact(const std::string& name, const std::string& values) {
   constexpr std::array<std::pair<const char*, const char*>, 3> units = {
       {{"_bytes", "B"}, {"_bytes_per_second", "B/s"}, {"_hertz", "Hz"}}};
@@ -198,8 +140,10 @@ std::string readable_fact(const std::string& name, const std::string& values) {
   for (size_t at = 0, end = 0; end != values.npos; at = end + 2) {
     end = values.find(", ", at);
     const std::string value = values.substr(at, end == values.npos ? end : end - at);
-    const bool is_number = !value.empty() && length_of_number(value, 0) == value.size();
-    texts.push_back(is_number ? scaled(number_of(value), unit->second) : value);
+    char* end_of_number = nullptr;
+    const double number = std::strtod(value.c_str(), &end_of_number);
+    const bool is_number = !value.empty() && *end_of_number == 0;
+    texts.push_back(is_number ? scaled(number, unit->second) : value);
   }
   return joined(texts);
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reports/document/maybe.h"
@@ -33,6 +34,8 @@ std::string estimate_text(double value, const Maybe<Interval>& interval, double 
 std::string signed_percent(double share, int decimals = 2);
 /// "-1.64 % [-2.17, -1.10]"
 std::string signed_percent(double share, const Interval& interval);
+/// The two apart: {"-1.64 %", "[-2.17, -1.10]"}.
+std::pair<std::string, std::string> signed_percents(double share, const Interval& interval);
 
 /// "93.1 %"
 std::string percent(double share, int digits = 3);
@@ -51,16 +54,6 @@ std::string joined(const std::vector<std::string>& words, const std::string& sep
 
 /// `text` with each `what` in it replaced.
 std::string replaced(std::string text, const std::string& what, const std::string& with);
-
-struct RangedText {
-  std::string text;
-  std::optional<size_t> largest{};  // the text whose number is; none where all are equal
-};
-
-/// Texts that differ in their numbers alone as one, with the range of each: "changed by 2.1 to
-/// 9.0 %"; none where their words differ. The largest, up or down, is by the last number that
-/// differs: warnings end with the size of what they warn of.
-std::optional<RangedText> with_ranges(const std::vector<std::string>& texts);
 
 /// Values of a fact in the unit that its name ends with, as people read them: "80530636800" of
 /// "gpus/0/memory_bytes" is "80.53 GB". Others stay as they are.

@@ -44,7 +44,7 @@ inline Run run_on(const Machine& machine) {
       .first_step = 2, .steps = 100, .samples = 25600, .seconds = 100 * machine.step_seconds};
   run.throughput = 256 / machine.step_seconds;
   Rank& rank = run.ranks[0];
-  rank.monitoring->seen.clear();
+  rank.monitoring->reasons.clear();
   rank.monitoring->verdict = MonitorVerdict::clean;
   rank.monitoring->not_monitored.clear();
   rank.monitoring->series = {

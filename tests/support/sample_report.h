@@ -23,15 +23,16 @@ inline Rank sample_rank() {
                             .relative_standard_error = Unknown{"fewer than 10 steps"},
                             .effective_steps = Unknown{"fewer than 10 steps"}};
   rank.host_window_seconds = 0.4;
-  rank.monitoring = Monitoring{.interval_seconds = 0.1,
-                               .samples = 2,
-                               .verdict = MonitorVerdict::throttled,
-                               .seen = {"clocks lowered by the driver for heat"},
-                               .series = {{"power_watts", 600, 650.5, 701, {600, 701}}},
-                               .not_monitored = {{"sm_clock_hertz", "not told"}},
-                               .joules = 130.0,
-                               .samples_per_joule = Unknown{"not told"},
-                               .rdma_traffic = {{"mlx5_0", 1, 1'000'000, 2'000'000, 0}}};
+  rank.monitoring = Monitoring{
+      .interval_seconds = 0.1,
+      .samples = 2,
+      .verdict = MonitorVerdict::throttled,
+      .reasons = {{.code = "clocks_heat_driver", .figure = Figure{0.5, 0.01, FigureUnit::share}}},
+      .series = {{"power_watts", 600, 650.5, 701, {600, 701}}},
+      .not_monitored = {{"sm_clock_hertz", "not told"}},
+      .joules = 130.0,
+      .samples_per_joule = Unknown{"not told"},
+      .rdma_traffic = {{"mlx5_0", 1, 1'000'000, 2'000'000, 0}}};
   rank.probes =
       RankProbes{.needs = {.kernels = 250,
                            .input_bytes = 77070336,

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "bench/monitor/monitor.h"
+#include "reports/text/monitor_text.h"
 
 namespace nearmetal {
 namespace {
@@ -34,7 +35,7 @@ MonitorTable quiet(size_t rows = 40) {
 TEST(MonitorVerdict, IsCleanWhereNothingHappens) {
   const Monitoring result = judge_samples(quiet());
   EXPECT_EQ(result.verdict, MonitorVerdict::clean);
-  EXPECT_THAT(result.seen, ElementsAre());
+  EXPECT_THAT(texts_of(result.reasons), ElementsAre());
   EXPECT_NEAR(result.interval_seconds, 0.1, 1e-12);
   EXPECT_EQ(result.series.at(0).values.size(), 40);
   EXPECT_EQ(result.series.at(0).mean, 1.98e9);
@@ -44,7 +45,8 @@ TEST(MonitorVerdict, HeatThrottlesAndAPowerLimitIsOnlySaid) {
   MonitorTable table = quiet();
   for (auto& bits : table.throttle_bits) bits = 0x4;
   EXPECT_EQ(judge_samples(table).verdict, MonitorVerdict::clean);
-  EXPECT_THAT(judge_samples(table).seen, ElementsAre(HasSubstr("power limit in 100 %")));
+  EXPECT_THAT(texts_of(judge_samples(table).reasons),
+              ElementsAre(HasSubstr("power limit in 100 %")));
   table.throttle_bits[7] |= 0x40;
   EXPECT_EQ(judge_samples(table).verdict, MonitorVerdict::throttled);
 }
@@ -64,11 +66,12 @@ TEST(MonitorVerdict, OthersOnTheGpuOrTheCpusShareIt) {
   table = quiet();
   for (size_t row = 0; row < 40; ++row) table.values[3 * row + 1] = 0.05;
   EXPECT_EQ(judge_samples(table).verdict, MonitorVerdict::shared);
-  EXPECT_THAT(judge_samples(table).seen, Contains(HasSubstr("5.00 % of the CPUs")));
+  EXPECT_THAT(texts_of(judge_samples(table).reasons), Contains(HasSubstr("5.00 % of the CPUs")));
   table = quiet();
   for (size_t row = 0; row < 40; ++row) table.values[3 * row + 2] = 1.5;
   EXPECT_EQ(judge_samples(table).verdict, MonitorVerdict::shared);
-  EXPECT_THAT(judge_samples(table).seen, ElementsAre("other processes kept 1.50 CPUs busy"));
+  EXPECT_THAT(texts_of(judge_samples(table).reasons),
+              ElementsAre("other processes kept 1.50 CPUs busy"));
 }
 
 TEST(MonitorVerdict, OthersThatAreMeantToBeThereDoNotCount) {
@@ -91,7 +94,7 @@ TEST(MonitorVerdict, WhatIsNotReportedHasNoSeriesAndIsNotClean) {
   EXPECT_EQ(result.series.size(), 2);
   EXPECT_TRUE(result.not_monitored.contains("cpu_steal_share"));
   EXPECT_EQ(result.verdict, MonitorVerdict::unknown);
-  EXPECT_THAT(result.seen, ElementsAre(HasSubstr("cpu_steal_share is not known")));
+  EXPECT_THAT(texts_of(result.reasons), ElementsAre(HasSubstr("cpu_steal_share is not known")));
   table.throttle_bits[7] |= 0x40;
   EXPECT_EQ(judge_samples(table).verdict, MonitorVerdict::throttled) << "that much is known";
 }

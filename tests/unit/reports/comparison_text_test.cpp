@@ -52,20 +52,22 @@ RunSet warning_runs(int minute) {
   for (SetRun& run : set.arms[0].runs) {
     run.run.ranks[0].probes.reset();
     run.run.ranks[0].monitoring->verdict = MonitorVerdict::shared;
-    run.run.warnings = {{"monitor_shared", "other processes kept 1.5 CPUs busy"},
+    run.run.warnings = {{"monitor_shared", "other processes kept 1.5 CPUs busy",
+                         Figure{1.5, 0.5, FigureUnit::cpus}},
                         {"vanishing_gradient", "the gradient norm fell ten-fold"}};
   }
   set.arms[0].runs[0].run.warnings.push_back({"drift", "step times changed by 4 %"});
-  set.arms[0].runs[1].run.warnings[0].text = "other processes kept 7.1 CPUs busy";
+  set.arms[0].runs[1].run.warnings[0] = {"monitor_shared", "other processes kept 7.1 CPUs busy",
+                                         Figure{7.1, 0.5, FigureUnit::cpus}};
   return set;
 }
 
 TEST(ComparisonText, HasALineForTheWarningsOfASide) {
   const std::string text = printed(warning_runs(0), warning_runs(60), {});
   EXPECT_THAT(text,
-              HasSubstr(") warnings of the base: other processes kept 1.5 to 7.1 CPUs busy (3 of 3 "
-                        "runs); the gradient norm\n    fell ten-fold (3 of 3 runs); step times "
-                        "changed by 4 % (1 of 3 runs)\n"));
+              HasSubstr(") warnings of the base: other processes kept 7.1 CPUs busy (3 of 3 runs, "
+                        "1.50 to 7.10 CPUs); the\n    gradient norm fell ten-fold (3 of 3 runs); "
+                        "step times changed by 4 % (1 of 3 runs)\n"));
   EXPECT_THAT(text, HasSubstr(") warnings of the new set: "));
   EXPECT_THAT(text, Not(HasSubstr("monitor_shared")));
   EXPECT_THAT(text, HasSubstr("  INCONCLUSIVE (1-5)\n"));

@@ -98,19 +98,21 @@ TEST(Gate, OnlyCleanRunsPassWhereTheyAreAskedFor) {
   EXPECT_EQ(judged([](Found&) {}).exit_code, ExitCode::ok);
   const auto throttled = [](Found& found) {
     found->verdict = MonitorVerdict::throttled;
-    found->seen = {"at 83 degrees"};
+    found->reasons = {
+        {.code = "clocks_heat_driver", .figure = Figure{0.5, 0.01, FigureUnit::share}}};
   };
   EXPECT_EQ(judged(throttled, false).exit_code, ExitCode::ok) << "told alone";
   EXPECT_EQ(judged(throttled).exit_code, ExitCode::not_comparable);
   EXPECT_EQ(judged(throttled).verdict,
-            "not clean: run: a run of made up was throttled: at 83 degrees");
+            "not clean: run: a run of made up was throttled: clocks lowered by the driver for "
+            "heat in 50.0 % of the samples");
   const auto lost = [](Found& found) {
     found->verdict = MonitorVerdict::unknown;
-    found->seen = {"cpu_steal_share is not known"};
+    found->reasons = {{.code = "unknown", .subject = "cpu_steal_share", .why = "no /proc/stat"}};
   };
   EXPECT_EQ(judged(lost).verdict,
             "not clean: run: a run of made up was not shown to be clean: cpu_steal_share is not "
-            "known");
+            "known: no /proc/stat");
   const GateResult blind = judged([](Found& found) { found.reset(); });
   EXPECT_EQ(blind.exit_code, ExitCode::not_comparable) << "what was not watched is not clean";
   EXPECT_THAT(blind.verdict, HasSubstr("was not monitored"));

@@ -242,7 +242,8 @@ TEST_F(KnownCauses, OfWhatAContainerIsAllowed) {
 TEST_F(KnownCauses, OfTheGpu) {
   base_machine.gpus[0].power_limit_watts = 700.0;
   gpu().power_limit_watts = 500.0;
-  new_run.ranks[0].monitoring->seen = {"clocks lowered by the power limit in 80 % of the samples"};
+  new_run.ranks[0].monitoring->reasons = {
+      {.code = "clocks_power_limit", .figure = Figure{0.8, 0.01, FigureUnit::share}}};
   EXPECT_THAT(codes({Layer::clock}), ElementsAre("clocks_lowered", "power_limit"));
   base_machine.gpus[0].application_sm_hertz = 1.98e9;
   gpu().application_sm_hertz = 1.2e9;

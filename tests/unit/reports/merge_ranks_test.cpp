@@ -267,9 +267,10 @@ TEST(MergeRanks, WhatAllSayIsSaidOnce) {
   auto parts = three();
   for (Report& report : parts) report.arms[0].runs[0].warnings = {{"drift", "slower and slower"}};
   parts[1].arms[0].runs[0].warnings.push_back({"not_steady", "never steady"});
-  EXPECT_THAT(merged_run(parts).warnings,
-              ElementsAre(Warning{"drift", "slower and slower"},
-                          Warning{"not_steady", "rank 1 (vm0): never steady"}));
+  EXPECT_THAT(
+      merged_run(parts).warnings,
+      ElementsAre(Warning{"drift", "slower and slower"},
+                  Warning{.code = "not_steady", .text = "never steady", .rank = 1, .host = "vm0"}));
 }
 
 TEST(MergeRanks, ExchangeIsThatOfTheSlowest) {

@@ -71,24 +71,48 @@ TEST(RunWarnings, AWarningOfSeveralJobsIsOfOneRun) {
 
 TEST(RunWarnings, AKindOfWarningIsOneLineWithItsRangeAndItsWorst) {
   RunSet set = made_up_set({{"1x1", {1000, 1010}}, {"1x2", {2000, 2010}}, {"1x4", {4000}}});
-  const auto warn = [&](size_t arm, size_t run, const std::string& text) {
-    set.arms[arm].runs[run].run.warnings.push_back({"drift", text});
+  const auto warn = [&](size_t arm, size_t run, double share, std::optional<int64_t> job = {},
+                        std::optional<int64_t> rank = {}) {
+    Warning warning{.code = "drift",
+                    .text = "it drifted by " + std::to_string(share),
+                    .figure = Figure{share, 0.02, FigureUnit::share},
+                    .job = job,
+                    .rank = rank};
+    if (rank) warning.host = "b";
+    set.arms[arm].runs[run].run.warnings.push_back(warning);
   };
-  warn(0, 0, "step times changed by 4.5 %");
-  warn(0, 1, "job 0: step times changed by 3.2 %");
-  warn(1, 1, "job 1: rank 2 (b): step times changed by 9.1 %");
-  warn(1, 1, "job 1: rank 3 (b): step times changed by 5.0 %");
+  warn(0, 0, 0.045);
+  warn(0, 1, 0.032, 0);
+  warn(1, 1, 0.091, 1, 2);
+  warn(1, 1, 0.05, 1, 3);
   EXPECT_THAT(run_warnings(set),
-              testing::ElementsAre("2 arms: drift (3 runs): step times changed by 3.2 to 9.1 %; "
-                                   "worst: 1x2, run 2, job 1, rank 2 (b)"));
+              testing::ElementsAre("2 arms: drift (3 runs, 3.20 to 9.10 %): it drifted by "
+                                   "0.091000; worst: 1x2, run 2, job 2, rank 2 (b)"));
   RunSet one_arm = set;
   one_arm.arms.erase(one_arm.arms.begin() + 1, one_arm.arms.end());
   EXPECT_THAT(run_warnings(one_arm),
-              testing::ElementsAre("1x1: drift (2 runs): step times changed by 3.2 to 4.5 %; "
+              testing::ElementsAre("1x1: drift (2 runs, 3.20 to 4.50 %): it drifted by 0.045000; "
                                    "worst: run 1"));
   set.arms[1].runs[1].source = "other.json";
-  EXPECT_THAT(run_warnings(set)[0], testing::EndsWith("worst: 1x2, run 2 (other.json), job 1, rank "
+  EXPECT_THAT(run_warnings(set)[0], testing::EndsWith("worst: 1x2, run 2 (other.json), job 2, rank "
                                                       "2 (b)"));
+}
+
+TEST(RunWarnings, TheWorseIsQuotedWhereSentencesAreUnlike) {
+  RunSet set = made_up_set({{"run", {1000, 1010}}});
+  const auto shared = [](const std::string& text, const Figure& figure) {
+    return Warning{.code = "monitor_shared", .text = text, .figure = figure};
+  };
+  set.arms[0].runs[0].run.warnings = {
+      shared("other processes kept 1.74 CPUs busy", {1.74, 0.5, FigureUnit::cpus})};
+  set.arms[0].runs[1].run.warnings = {shared("steal of 39.1 %; other processes kept 1.99 CPUs busy",
+                                             {0.391, 0.01, FigureUnit::share})};
+  EXPECT_THAT(run_warnings(set),
+              testing::ElementsAre("run: monitor_shared (2 runs, quoting the worst): steal of "
+                                   "39.1 %; other processes kept 1.99 CPUs busy; worst: run 2"));
+  set.arms[0].runs[0].run.warnings[0].figure.reset();
+  EXPECT_THAT(run_warnings(set), testing::ElementsAre(HasSubstr("steal of 39.1 %")))
+      << "what has no figure is not worse";
 }
 
 TEST(RunWarnings, SaysThatAMeanIsOverSeveralMachines) {

@@ -21,32 +21,12 @@ TEST(Text, AFigureKeepsItsDigitsWhateverItsInterval) {
   EXPECT_EQ(signed_percent(3.1, {-0.9, 20}), "+310.00 % [-90.0, +2000.0]");
 }
 
-TEST(Text, TextsThatDifferInNumbersAreOneWithRanges) {
-  const auto text_of = [](const std::vector<std::string>& texts) {
-    const auto ranged = with_ranges(texts);
-    return ranged ? ranged->text : "none";
-  };
-  EXPECT_EQ(text_of({"changed by +4.5 % in 1x2", "changed by -9 % in 1x2"}),
-            "changed by -9 to +4.5 % in 1x2");
-  EXPECT_EQ(text_of({"1.5 s", "1.5 s"}), "1.5 s");
-  EXPECT_EQ(text_of({"no figure"}), "no figure");
-  EXPECT_EQ(text_of({"in 1x2", "in 1x4"}), "none");
-  EXPECT_EQ(text_of({"3 s", "3 ms"}), "none");
-  EXPECT_EQ(text_of({}), "none");
-}
-
 TEST(Text, FactsAreReadInTheUnitOfTheirName) {
   EXPECT_EQ(readable_fact("gpus/0/memory_bytes", "150109880320"), "150.1 GB");
   EXPECT_EQ(readable_fact("memory_bytes", "2000, (none), 17"), "2.000 kB, (none), 17 B");
   EXPECT_EQ(readable_fact("sm_clock_hertz", "1980000000"), "1.980 GHz");
   EXPECT_EQ(readable_fact("memory_bytes", "1.5 GB"), "1.5 GB");
   EXPECT_EQ(readable_fact("multiprocessors", "132"), "132");
-}
-
-TEST(Text, TheLargestIsByTheLastNumberThatDiffers) {
-  EXPECT_EQ(with_ranges({"step 9: 1 s of 5 s", "step 3: -4 s of 5 s"})->largest, 1U);
-  EXPECT_EQ(with_ranges({"1 s", "1 s"})->largest, std::nullopt);
-  EXPECT_EQ(with_ranges({"1 s"})->largest, std::nullopt);
 }
 
 TEST(Text, WhatSteersATerminalOrTheLogOfACiIsNotShown) {

@@ -192,7 +192,9 @@ TEST(UnlikeJobs, OfARunThatFailedAreKnownToHaveFailed) {
 
 TEST(UnlikeJobs, WarningsAreThoseOfTheJob) {
   nearmetal::Run run = both("", SharingMode::timeslice, {{1, 2}}).runs[0];
-  run.warnings = {{"drift", "job 1: it drifts"}, {"drift", "job 2: it drifts, too"}, {"all", "x"}};
+  run.warnings = {{.code = "drift", .text = "it drifts", .job = 0},
+                  {.code = "drift", .text = "it drifts, too", .job = 1},
+                  {"all", "x"}};
   EXPECT_THAT(run_of_job(run, 1).warnings,
               ElementsAre(Warning{"drift", "it drifts, too"}, Warning{"all", "x"}));
 }

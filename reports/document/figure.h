@@ -1,0 +1,24 @@
+// A figure by which something is judged.
+#pragma once
+
+#include <array>
+
+namespace nearmetal {
+
+enum class FigureUnit { share, count, cpus, seconds, times };
+constexpr auto names_of(FigureUnit) {
+  return std::array{"share", "count", "cpus", "seconds", "times"};
+}
+
+struct Figure {
+  double value = 0;
+  double limit = 0;  // the largest that is taken for good, whatever its sign
+  FigureUnit unit = FigureUnit::share;
+
+  bool operator==(const Figure&) const = default;
+};
+
+/// Whether `a` is further above its limit than `b` above its own, each in times of it.
+bool is_worse(const Figure& a, const Figure& b);
+
+}  // namespace nearmetal

@@ -1,0 +1,86 @@
+// What was seen of a rank's GPU and CPUs while its window was timed.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reports/document/figure.h"
+#include "reports/document/maybe.h"
+#include "reports/document/rdma.h"
+
+namespace nearmetal {
+
+/// The series of the CPUs that processes other than those of the sweep keep busy.
+inline constexpr const char* busy_with_others_series = "cpus_busy_with_others";
+inline constexpr double others_may_use = 0.5;  // CPUs, before a run counts as shared
+
+struct MonitoredSeries {
+  std::string name;
+  double minimum = 0;
+  double mean = 0;
+  double maximum = 0;
+  std::vector<double> values;  // neighbours averaged where there were many
+
+  bool operator==(const MonitoredSeries&) const = default;
+};
+
+enum class MonitorVerdict { clean, throttled, drifted, shared, unknown };
+constexpr auto names_of(MonitorVerdict) {
+  return std::array{"clean", "throttled", "drifted", "shared", "unknown"};
+}
+
+/// Something that the monitor saw.
+struct MonitorReason {
+  std::string code;                      // of MonitorReasonKind, or "unknown"
+  std::optional<Figure> figure{};        // none: it is not known
+  std::optional<std::string> subject{};  // the series that it is about, where the code says none
+  std::optional<std::string> why{};      // it is not known
+
+  bool operator==(const MonitorReason&) const = default;
+};
+
+/// What may be seen.
+struct MonitorReasonKind {
+  const char* code;
+  const char* before;  // of its sentence, which is the subject, this, the figure,
+  const char* behind;  // and this
+  FigureUnit unit;
+  double limit;                           // above it the window was
+  std::optional<MonitorVerdict> verdict;  // so; none: that is only said
+};
+
+std::span<const MonitorReasonKind> monitor_reason_kinds();
+
+/// Null where there is none.
+const MonitorReasonKind* monitor_reason_kind(std::string_view code);
+
+/// By the reasons that are above their limits, or not known.
+MonitorVerdict verdict_of(const std::vector<MonitorReason>& reasons);
+
+/// The reason that is furthest above its limit, of those that make the verdict; null: none.
+const MonitorReason* worst_of(const std::vector<MonitorReason>& reasons);
+
+struct Monitoring {
+  double interval_seconds = 0;  // between values of the series
+  int64_t samples = 0;
+  MonitorVerdict verdict = MonitorVerdict::clean;
+  std::vector<MonitorReason> reasons;  // what led to it, and what else a reader should know
+  std::vector<MonitoredSeries> series;
+  std::map<std::string, std::string> not_monitored;  // name to reason
+  Maybe<double> joules;                              // of the GPU, in the window
+  Maybe<double> samples_per_joule;
+  std::vector<RdmaTraffic> rdma_traffic{};
+
+  bool operator==(const Monitoring&) const = default;
+};
+
+/// Null where it was not monitored.
+const MonitoredSeries* series_named(const Monitoring& monitoring, const std::string& name);
+
+}  // namespace nearmetal

@@ -1,0 +1,82 @@
+// Sentences that values make, and what is read back from those of earlier reports.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "reports/text/monitor_text.h"
+#include "reports/text/warning_text.h"
+
+namespace nearmetal {
+namespace {
+
+using testing::ElementsAre;
+
+TEST(ToldText, NamesWhoGaveAWarning) {
+  const Warning warning{
+      .code = "drift", .text = "it drifts", .job = 1, .rank = 2, .stage = 0, .host = "vm0"};
+  EXPECT_EQ(told_text(warning), "job 2: rank 2, stage 0 (vm0): it drifts");
+  EXPECT_THAT(givers_of(warning), ElementsAre("job 2", "rank 2, stage 0 (vm0)"));
+  EXPECT_EQ(told_text({"drift", "it drifts"}), "it drifts");
+}
+
+TEST(ToldText, IsReadBackWithAndWithoutTheValuesBesideIt) {
+  const Warning warnings[] = {
+      {.code = "a", .text = "x"},
+      {.code = "a", .text = "x", .job = 0},
+      {.code = "a", .text = "x: y (z): ", .rank = 12, .host = "a.b"},
+      {.code = "a", .text = "", .job = 3, .rank = 0, .stage = 1, .host = ""}};
+  for (const Warning& warning : warnings) {
+    Warning earlier{.code = "a", .text = ""};
+    take_told_text(told_text(warning), earlier);
+    EXPECT_EQ(earlier, warning) << told_text(warning);
+    Warning beside = warning;
+    beside.text.clear();
+    take_told_text(told_text(warning), beside);
+    EXPECT_EQ(beside, warning);
+  }
+}
+
+TEST(ToldText, WhatOnlyLooksLikeAGiverIsOfTheText) {
+  for (const char* text : {"job x: y", "job 1", "rank 1: y", "rank 1 (a", "rank  1 (a): y", ""}) {
+    Warning warning;
+    take_told_text(text, warning);
+    EXPECT_EQ(warning, (Warning{.code = "", .text = text}));
+  }
+}
+
+TEST(MonitorText, OfEveryKindIsReadBackAsItsValues) {
+  for (const MonitorReasonKind& kind : monitor_reason_kinds()) {
+    MonitorReason reason{.code = kind.code, .figure = Figure{4, kind.limit, kind.unit}};
+    if (reason.code == "clock_changed") reason.subject = "sm_clock_hertz";
+    EXPECT_EQ(reason_from(text_of(reason)), reason) << text_of(reason);
+  }
+  const MonitorReason lost{.code = "unknown", .subject = "cpu_steal_share", .why = "no /proc/stat"};
+  EXPECT_EQ(text_of(lost), "cpu_steal_share is not known: no /proc/stat");
+  EXPECT_EQ(reason_from(text_of(lost)), lost);
+}
+
+TEST(MonitorText, ASentenceOfNoKindIsKeptAndHasNoFigure) {
+  for (const char* sentence : {"clocks lowered by the driver for heat", "-3 things", "",
+                               "other processes kept many CPUs busy"}) {
+    const MonitorReason reason = reason_from(sentence);
+    EXPECT_EQ(reason.code, "unknown");
+    EXPECT_EQ(reason.figure, std::nullopt);
+    EXPECT_EQ(text_of(reason), sentence);
+  }
+}
+
+TEST(Figures, AreWorseTheFurtherTheyAreAboveTheirLimit) {
+  const Figure steal{0.391, 0.01, FigureUnit::share}, others{1.99, 0.5, FigureUnit::cpus};
+  EXPECT_TRUE(is_worse(steal, others));
+  EXPECT_FALSE(is_worse(others, steal));
+  EXPECT_TRUE(is_worse({-0.3, 0.1, FigureUnit::share}, {0.2, 0.1, FigureUnit::share}));
+  EXPECT_TRUE(is_worse({1, 0, FigureUnit::count}, steal)) << "none may be";
+  EXPECT_TRUE(is_worse({7, 0, FigureUnit::count}, {1, 0, FigureUnit::count}));
+  EXPECT_FALSE(is_worse({0, 0, FigureUnit::count}, {0, 1, FigureUnit::count}));
+  EXPECT_EQ(figures_text({1.741, 0.5, FigureUnit::cpus}, others), "1.74 to 1.99 CPUs");
+  EXPECT_EQ(figures_text(others, others), "1.99 CPUs");
+  EXPECT_EQ(figure_text({-0.026, 0.02, FigureUnit::share}), "-2.60 %");
+  EXPECT_EQ(figure_text({12, 0, FigureUnit::count}), "12");
+}
+
+}  // namespace
+}  // namespace nearmetal
