@@ -15,6 +15,7 @@
 #include "bench/environment/rdma.h"
 #include "bench/environment/system_files.h"
 #include "models/errors.h"
+#include "reports/files/sha256.h"
 #include "reports/json/json.h"
 #include "reports/text/text.h"
 
@@ -160,6 +161,9 @@ Environment find_environment(const fs::path& root, const SystemQueries& queries)
   uname(&system);
   found.host_name = system.nodename;
   found.boot_id = first_line(root / "proc/sys/kernel/random/boot_id");
+  found.machine_id = first_line(root / "etc/machine-id");
+  // Who knows it could ask other software for the same machine; man 5 machine-id.
+  if (found.machine_id) found.machine_id = sha256("nearmetal " + *found.machine_id);
   found.kernel = std::string(system.sysname) + " " + system.release;
   found.architecture = system.machine;
   found.distribution = value_in(root / "etc/os-release", "PRETTY_NAME", '=');

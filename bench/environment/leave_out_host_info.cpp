@@ -131,6 +131,7 @@ void leave_out(Environment& environment, HostInfo& secrets) {
   secrets.add_host(environment.host_name);
   environment.host_name = left_out_name;
   secrets.take(environment.boot_id);
+  secrets.take(environment.machine_id);
   for (Gpu& gpu : environment.gpus) {
     secrets.take(gpu.uuid);
     secrets.take(gpu.serial);

@@ -101,6 +101,18 @@ Processor find_processor(const fs::path& root) {
   found.cores = count_of(topology, HWLOC_OBJ_CORE);
   found.numa_nodes = count_of(topology, HWLOC_OBJ_NUMANODE);
   found.governor = governors(root);
+  const auto told = [&](const char* key) { return value_in(root / "proc/cpuinfo", key, ':'); };
+  const auto number = [&](const char* key) -> Maybe<int64_t> {
+    const Maybe<std::string> text = told(key);
+    if (!text) return Unknown{text.reason};
+    return int64_t{std::strtoll(text->c_str(), nullptr, 10)};
+  };
+  found.vendor = told("vendor_id");
+  found.family = number("cpu family");
+  found.model = number("model");
+  found.stepping = number("stepping");
+  found.microcode = told("microcode");
+  found.cache = told("cache size");
   const Maybe<int64_t> kilohertz =
       number_in(root / "sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq");
   found.largest_hertz =

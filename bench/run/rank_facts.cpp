@@ -153,6 +153,7 @@ RankFacts facts_of(const Environment& environment, const DeviceInfo& device,
                    const std::string& config_sha256) {
   RankFacts facts;
   facts.host_name = environment.host_name;
+  facts.operating_system = operating_system_of(environment);
   facts.cpus = allowed_cpus();
   facts.gpu_uuid = device.uuid;
   facts.common = device.libraries;
@@ -168,6 +169,7 @@ std::string to_bytes(const RankFacts& facts) {
   std::string bytes;
   const auto add = [&](const std::string& text) { bytes += text + '\0'; };
   add(facts.host_name);
+  add(facts.operating_system);
   add(facts.cpus);
   add(facts.gpu_uuid);
   for (const auto& [name, value] : facts.common) {
@@ -186,6 +188,7 @@ RankFacts rank_facts_from(const std::string& bytes) {
   };
   RankFacts facts;
   facts.host_name = next();
+  facts.operating_system = next();
   facts.cpus = next();
   facts.gpu_uuid = next();
   while (stream.peek() != std::istringstream::traits_type::eof()) {
@@ -217,7 +220,7 @@ std::string disagreement(std::span<const RankFacts> ranks) {
 
 int64_t ranks_on_same_cpus(std::span<const RankFacts> ranks, int rank) {
   return std::ranges::count_if(ranks, [&](const RankFacts& other) {
-    return other.host_name == ranks[rank].host_name && other.cpus == ranks[rank].cpus;
+    return other.operating_system == ranks[rank].operating_system && other.cpus == ranks[rank].cpus;
   });
 }
 

@@ -11,7 +11,8 @@
 namespace nearmetal {
 
 struct RankFacts {
-  std::string host_name;
+  std::string host_name;                      // for messages
+  std::string operating_system;               // as operating_system_of() tells them apart
   std::string cpus;                           // allowed to the process, as in /proc/self/status
   std::string gpu_uuid;                       // empty: none, or not known
   std::map<std::string, std::string> common;  // name to what must be the same on every rank

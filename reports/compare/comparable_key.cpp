@@ -198,6 +198,22 @@ void add_hardware(Key& key, const Report& report, const AllSettings& jobs, const
   };
   key.push_back({"cpu_model", of_each_rank(report, run, cpu), Severity::hardware});
   key.push_back({"threads", of_each_rank(report, run, threads), Severity::hardware});
+  const auto cpu_id = [](const Environment& environment, const Rank&) {
+    return cpu_id_of(environment).value.value_or("");
+  };
+  const auto logical_cpus = [](const Environment& environment, const Rank&) {
+    return std::to_string(environment.logical_cpus);
+  };
+  const auto memory = [](const Environment& environment, const Rank&) {
+    const Maybe<int64_t> gib = installed_memory_gib(environment);
+    return gib ? std::to_string(*gib) + " GiB" : "";
+  };
+  const auto add = [&](const char* name, const auto& text_of) {
+    key.push_back({name, of_each_rank(report, run, text_of), Severity::hardware, true});
+  };
+  add("cpu_id", cpu_id);
+  add("logical_cpus", logical_cpus);
+  add("memory", memory);
 }
 
 void add_libraries(Key& key, const Report& report, const Run& run) {
@@ -282,7 +298,7 @@ std::vector<std::string> fields_that_may_differ() {
   }
   for (const char* found :
        {"communication", "share", "ranks_per_job", "world_size", "ranks_per_instance", "gpu_chip",
-        "cpu_model", "threads", "libraries"}) {
+        "cpu_model", "threads", "cpu_id", "logical_cpus", "memory", "libraries"}) {
     names.emplace_back(found);
   }
   names.insert(names.end(), imported_work.begin(), imported_work.end());

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 
 #include "reports/compare/run_set.h"
 #include "reports/files/sha256.h"
@@ -14,14 +15,16 @@ std::vector<KeyDifference> key_differences(const std::vector<KeyField>& base,
   std::vector<KeyDifference> differences;
   for (const KeyField& field : base) {
     const std::string value = value_in(other, field.name);
-    if (value != field.value) {
+    const bool unknown = field.value.empty() || value.empty() || value == "none";
+    if (value != field.value && !(field.may_be_unknown && unknown)) {
       differences.push_back({field.name, field.severity, field.value, value});
     }
   }
   for (const KeyField& field : other) {
     const bool is_new =
         std::ranges::none_of(base, [&](const KeyField& known) { return known.name == field.name; });
-    if (is_new) differences.push_back({field.name, field.severity, "none", field.value});
+    if (is_new && !field.may_be_unknown)
+      differences.push_back({field.name, field.severity, "none", field.value});
   }
   std::ranges::stable_sort(differences, {}, &KeyDifference::severity);
   return differences;
@@ -37,7 +40,9 @@ bool KeyDifference::can_be_allowed() const {
 
 bool KeyDifference::is_treatment(ComparisonForm form) const {
   if (form == ComparisonForm::sets) return false;
-  return name == "ranks_per_instance" || (form == ComparisonForm::vm && name == "cpu_model");
+  constexpr std::array of_machines = {"cpu_model", "cpu_id", "logical_cpus", "memory"};
+  return name == "ranks_per_instance" ||
+         (form == ComparisonForm::vm && std::ranges::find(of_machines, name) != of_machines.end());
 }
 
 bool covers(const std::string& allowed, const std::string& field) {
@@ -65,7 +70,7 @@ void allow(std::vector<KeyDifference>& differences, ComparisonForm form,
 std::string context_sha256(const std::vector<KeyField>& key) {
   std::string text;
   for (const KeyField& field : key) {
-    if (field.severity == Severity::layout) continue;
+    if (field.severity == Severity::layout || field.may_be_unknown) continue;
     text += field.name + '\0' + field.value + '\0';
   }
   return sha256(text);

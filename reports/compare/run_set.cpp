@@ -50,7 +50,7 @@ std::string session_of(const Run& run, const std::vector<Environment>& environme
   for (const Rank& rank : run.ranks) {
     if (rank.environment < 0 || rank.environment >= std::ssize(environments)) continue;
     const Environment& machine = environments[rank.environment];
-    machines.insert(machine.host_name + " " + machine.boot_id.value.value_or(""));
+    machines.insert(operating_system_of(machine));
   }
   return joined({machines.begin(), machines.end()}) + " " + run.started_at.substr(0, day_digits);
 }

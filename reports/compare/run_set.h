@@ -24,6 +24,9 @@ struct KeyField {
   std::string name;
   std::string value;
   Severity severity = Severity::work;
+  /// Where a report does not tell it, that is no difference; it is in no hash, since earlier
+  /// reports do not.
+  bool may_be_unknown = false;
 
   bool operator==(const KeyField&) const = default;
 };
@@ -31,8 +34,9 @@ struct KeyField {
 /// The comparable key of one run of a report: kind, settings that decide what is computed (of jobs
 /// that differ in them those of each: "resnet50 + resnet18"), what
 /// sums the gradients of several ranks and in which type, world size, ranks per operating-system
-/// instance, the GPU's chip or the CPU's model and threads, and versions of libraries. Neither
-/// host, driver, kernel, hypervisor nor the product name of a GPU are part of it.
+/// instance, the GPU's chip, or the CPU's model and identity, CPUs, memory and threads, and
+/// versions of libraries. Neither host, driver, kernel, hypervisor nor the product name of a GPU
+/// are part of it.
 std::vector<KeyField> comparable_key(const Report& report, const Arm& arm, const Run& run);
 
 /// The fields that may be allowed to differ; of kinds only measured and emulated. The fields of

@@ -46,6 +46,12 @@ struct Virtualisation {
 };
 
 struct Processor {
+  Maybe<std::string> vendor;  // by CPUID, which tells apart what a hypervisor gives one name
+  Maybe<int64_t> family;
+  Maybe<int64_t> model;
+  Maybe<int64_t> stepping;
+  Maybe<std::string> microcode;
+  Maybe<std::string> cache;  // as /proc/cpuinfo has it: "32768 KB"
   Maybe<int64_t> sockets;
   Maybe<int64_t> cores;
   Maybe<int64_t> numa_nodes;
@@ -182,7 +188,8 @@ inline constexpr std::array variables_of_a_launch = {"OMPI_MCA_ess_base_jobid",
 struct Environment {
   NM_DECLARE_SPECIAL_MEMBERS(Environment);
   std::string host_name;
-  Maybe<std::string> boot_id;  // another one whenever the kernel starts
+  Maybe<std::string> boot_id;     // another one whenever the kernel starts
+  Maybe<std::string> machine_id;  // of the installation, as a hash
   std::string kernel;
   Maybe<std::string> distribution;
   std::string architecture;
@@ -208,5 +215,16 @@ struct Environment {
 
   bool operator==(const Environment&) const = default;
 };
+
+/// The same text for environments of one operating system, another for those of two: by what its
+/// kernel drew when it started, else by its installation, and by names where nothing else is known.
+std::string operating_system_of(const Environment& environment);
+
+/// "AuthenticAMD 25 17 1": vendor, family, model and stepping; unknown where one of them is.
+Maybe<std::string> cpu_id_of(const Environment& environment);
+
+/// The memory as it is installed, of which a kernel keeps some hundredths: whole GiB, or sixteenths
+/// of the largest power of two below.
+Maybe<int64_t> installed_memory_gib(const Environment& environment);
 
 }  // namespace nearmetal

@@ -31,6 +31,12 @@ void fields(Archive& field, Virtualisation& virtualisation) {
 
 void fields(Archive& field, Processor& processor) {
   field.type("processor", "The CPUs of the system");
+  field.added("vendor", processor.vendor, "By CPUID, as are the next three");
+  field.added("family", processor.family, at_least(0));
+  field.added("model", processor.model, at_least(0));
+  field.added("stepping", processor.stepping, at_least(0));
+  field.added("microcode", processor.microcode);
+  field.added("cache", processor.cache, "As /proc/cpuinfo has it");
   field("sockets", processor.sockets, at_least(0));
   field("cores", processor.cores, at_least(0));
   field("numa_nodes", processor.numa_nodes, at_least(0));
@@ -144,6 +150,7 @@ void fields(Archive& field, Environment& environment) {
   field.type("environment", "One operating-system instance as its ranks found it");
   field("host_name", environment.host_name);
   field.added("boot_id", environment.boot_id, "Another one whenever the kernel starts");
+  field.added("machine_id", environment.machine_id, "Hash of that of the installation");
   field("kernel", environment.kernel);
   field("distribution", environment.distribution);
   field("architecture", environment.architecture);

@@ -187,10 +187,7 @@ std::pair<Run, std::vector<Environment>> merged(std::vector<Report> jobs, bool u
 }
 
 size_t place_of(const Environment& found, std::vector<Environment>& all) {
-  const auto same = [&](const Environment& other) {
-    return other.host_name == found.host_name && other.kernel == found.kernel;
-  };
-  auto place = std::ranges::find_if(all, same);
+  auto place = std::ranges::find(all, operating_system_of(found), operating_system_of);
   if (place == all.end()) {
     place = all.insert(place, found);
     place->gpus.clear();

@@ -70,7 +70,7 @@ size_t gpus_of(const RunSet& set, const Run& run) {
     const Gpu* gpu = gpu_of(set, rank);
     if (gpu == nullptr || !gpu->pci_id) continue;
     const auto environment = static_cast<size_t>(rank.environment);
-    gpus.emplace(set.environments[environment].host_name, *gpu->pci_id);
+    gpus.emplace(operating_system_of(set.environments[environment]), *gpu->pci_id);
   }
   return gpus.size();
 }

@@ -19,7 +19,9 @@ TEST(Environment, ReadsTheSystemsFiles) {
   const TemporaryFolder root;
   root.write("etc/os-release", "NAME=\"Debian\"\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n");
   root.write("proc/cpuinfo",
-             "processor\t: 0\nmodel name\t: AMD EPYC: 9B14\nflags\t\t: fpu hypervisor avx2\n"
+             "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 17\n"
+             "model name\t: AMD EPYC: 9B14\nstepping\t: 1\nmicrocode\t: 0xa101148\n"
+             "cache size\t: 1024 KB\nflags\t\t: fpu hypervisor avx2\n"
              "processor\t: 1\nmodel name\t: other\n");
   root.write("proc/meminfo", "MemTotal:       24600000 kB\nMemFree: 1 kB\n");
   root.write("proc/self/cgroup", "0::/jobs/one\n");
@@ -29,6 +31,9 @@ TEST(Environment, ReadsTheSystemsFiles) {
   const Environment found = find_environment(root.path());
   EXPECT_EQ(*found.distribution, "Debian GNU/Linux 12 (bookworm)");
   EXPECT_EQ(*found.cpu_model, "AMD EPYC: 9B14");
+  EXPECT_EQ(*cpu_id_of(found), "AuthenticAMD 25 17 1");
+  EXPECT_EQ(*found.processor.microcode, "0xa101148");
+  EXPECT_EQ(*found.processor.cache, "1024 KB");
   EXPECT_EQ(*found.memory_bytes, int64_t{24600000} * 1024);
   EXPECT_DOUBLE_EQ(*found.cpu_quota, 1.5);
   EXPECT_EQ(*found.memory_limit_bytes, 8589934592);

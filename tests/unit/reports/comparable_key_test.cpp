@@ -169,6 +169,40 @@ TEST(ComparableKey, OnTheCpuItsModelAndThreadsCount) {
   EXPECT_FALSE(differences[1].is_treatment(ComparisonForm::vm));
 }
 
+TEST(ComparableKey, OnTheCpuTwoMachinesOfOneNameDiffer) {
+  Report report = sample_report();
+  report.arms[0].runs[0].device = report.invocation.config.device = Device::cpu;
+  report.arms[0].runs[0].ranks[0].gpu.reset();
+  Environment& machine = report.environments[0];
+  machine.logical_cpus = 2;
+  machine.memory_bytes = int64_t{8} << 30;
+  Report other = report;
+  Environment& larger = other.environments[0];
+  larger.logical_cpus = 64;
+  larger.memory_bytes = int64_t{252} << 30;
+  larger.processor.vendor = std::string("AuthenticAMD");
+  larger.processor.family = int64_t{25};
+  larger.processor.model = int64_t{17};
+  larger.processor.stepping = int64_t{1};
+  const auto names = [&] {
+    std::vector<std::string> found;
+    for (const KeyDifference& difference : key_differences(key_of(report), key_of(other))) {
+      found.push_back(difference.name + " " + difference.base + " " + difference.other);
+      EXPECT_TRUE(difference.is_treatment(ComparisonForm::vm));
+    }
+    return found;
+  };
+  EXPECT_THAT(names(), ElementsAre("logical_cpus 2 64", "memory 8 GiB 256 GiB"))
+      << "a report that does not tell its CPU's identity has no other one";
+  machine.processor = larger.processor;
+  machine.processor.model = int64_t{1};
+  larger.logical_cpus = 2;
+  larger.memory_bytes = (int64_t{8} << 30) - 300'000'000;
+  EXPECT_THAT(names(), ElementsAre("cpu_id AuthenticAMD 25 1 1 AuthenticAMD 25 17 1"));
+  EXPECT_EQ(context_sha256(key_of(report)), context_sha256(key_of(other)))
+      << "folders of baselines stay where they are";
+}
+
 TEST(ComparableKey, RanksPerJob) {
   const auto key_with = [](std::vector<ConcurrentJob> jobs) {
     Report report = sample_report();

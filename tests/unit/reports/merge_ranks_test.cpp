@@ -243,6 +243,22 @@ TEST(MergeRanks, RanksOfOneHostShareItsEnvironment) {
   EXPECT_EQ(ranks[2].gpu, 0);
 }
 
+TEST(MergeRanks, HostsAreToldApartByTheirBootsAndNotByTheirNames) {
+  const auto environments_of = [](const char* other_host, const char* other_boot) {
+    std::vector<Report> parts = {part(0, 1, "ubuntu"), part(1, 1, other_host)};
+    parts[0].environments[0].boot_id = std::string("1");
+    parts[1].environments[0].boot_id = std::string(other_boot);
+    const Report merged = merge_ranks(parts);
+    EXPECT_EQ(merged.arms[0].runs[0].ranks[1].environment, std::ssize(merged.environments) - 1);
+    for (const Environment& environment : merged.environments) {
+      EXPECT_EQ(environment.gpus.size(), 2 / merged.environments.size());
+    }
+    return merged.environments.size();
+  };
+  EXPECT_EQ(environments_of("ubuntu", "2"), 2) << "two VMs of one image";
+  EXPECT_EQ(environments_of("localhost", "1"), 1);
+}
+
 TEST(MergeRanks, WhatOneRankLacksTheJobLacks) {
   auto parts = three();
   nearmetal::Run& run = parts[1].arms[0].runs[0];

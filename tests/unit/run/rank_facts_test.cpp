@@ -10,11 +10,13 @@ using testing::HasSubstr;
 
 std::vector<RankFacts> two_ranks() {
   const RankFacts facts{.host_name = "vm0",
+                        .operating_system = "boot 1",
                         .cpus = "0-3",
                         .gpu_uuid = "GPU-0",
                         .common = {{"cuDNN", "9.14"}, {"settings", "abc"}}};
   std::vector<RankFacts> ranks(2, facts);
   ranks[1].host_name = "vm1";
+  ranks[1].operating_system = "boot 2";
   ranks[1].gpu_uuid = "GPU-1";
   return ranks;
 }
@@ -25,6 +27,7 @@ TEST(RankFacts, TravelUnchanged) {
   facts.common["empty"] = "";
   const RankFacts read = rank_facts_from(to_bytes(facts));
   EXPECT_EQ(read.host_name, facts.host_name);
+  EXPECT_EQ(read.operating_system, facts.operating_system);
   EXPECT_EQ(read.cpus, facts.cpus);
   EXPECT_EQ(read.gpu_uuid, facts.gpu_uuid);
   EXPECT_EQ(read.common, facts.common);
@@ -55,6 +58,10 @@ TEST(RankFacts, CpusAreSharedOnOneHostAlone) {
   ranks.push_back(ranks[0]);
   EXPECT_EQ(ranks_on_same_cpus(ranks, 0), 2);
   EXPECT_EQ(ranks_on_same_cpus(ranks, 1), 1);
+  ranks[2].host_name = "localhost";
+  EXPECT_EQ(ranks_on_same_cpus(ranks, 0), 2) << "whatever it is called";
+  ranks[1].host_name = "vm0";
+  EXPECT_EQ(ranks_on_same_cpus(ranks, 0), 2) << "a clone has CPUs of its own";
   ranks[2].cpus = "4-7";
   EXPECT_EQ(ranks_on_same_cpus(ranks, 0), 1);
 }

@@ -1,0 +1,33 @@
+#include "reports/document/environment.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace nearmetal {
+
+std::string operating_system_of(const Environment& environment) {
+  if (environment.boot_id) return "boot " + *environment.boot_id;
+  if (environment.machine_id) return "machine " + *environment.machine_id;
+  return environment.host_name + ", " + environment.kernel;
+}
+
+Maybe<std::string> cpu_id_of(const Environment& environment) {
+  const Processor& cpu = environment.processor;
+  if (!cpu.vendor) return cpu.vendor;
+  std::string id = *cpu.vendor;
+  for (const Maybe<int64_t>* number : {&cpu.family, &cpu.model, &cpu.stepping}) {
+    if (!*number) return Unknown{number->reason};
+    id += " " + std::to_string(**number);
+  }
+  return id;
+}
+
+Maybe<int64_t> installed_memory_gib(const Environment& environment) {
+  if (!environment.memory_bytes) return environment.memory_bytes;
+  constexpr uint64_t gib = uint64_t{1} << 30;
+  const auto bytes = static_cast<uint64_t>(*environment.memory_bytes);
+  const uint64_t unit = std::max(gib, std::bit_floor(bytes) / 16);
+  return static_cast<int64_t>((bytes + unit - 1) / unit * unit / gib);
+}
+
+}  // namespace nearmetal
