@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "reports/document/job_samples.h"
 #include "reports/document/metric.h"
 #include "reports/document/unlike_jobs.h"
 #include "reports/merge/merge.h"
@@ -8,50 +9,13 @@
 namespace nearmetal {
 namespace {
 
-struct TimeSpan {
-  double begin = 0;  // Unix time, seconds
-  double end = 0;
-};
-
-// The time in which every rank of every job was in its window; empty where the end is not behind
-// the begin.
-TimeSpan common_interval(const std::vector<Report>& jobs) {
-  TimeSpan common{-INFINITY, INFINITY};
+TimeSpan common_windows(const std::vector<Report>& jobs) {
+  TimeSpan common;
   for (const Report& report : jobs) {
     const Run& run = report.arms[0].runs[0];
-    for (const Rank& rank : run.ranks) {
-      double end = rank.window_start_unix_seconds.value_or(INFINITY);
-      common.begin = std::max(common.begin, end);
-      for (size_t i = run.window->first_step; i < rank.step_seconds.size(); ++i) {
-        end += rank.step_seconds[i];
-      }
-      common.end = std::min(common.end, end);
-    }
+    common = within_windows(run.ranks, run.window->first_step, common);
   }
   return common;
-}
-
-// Steps of a rank in the interval; those that it cuts count by their share.
-double steps_within(const Rank& rank, int64_t first_step, const TimeSpan& interval) {
-  double begin = rank.window_start_unix_seconds.value_or(INFINITY);
-  double steps = 0;
-  for (size_t i = first_step; i < rank.step_seconds.size(); ++i) {
-    const double end = begin + rank.step_seconds[i];
-    const double within = std::min(end, interval.end) - std::max(begin, interval.begin);
-    steps += std::clamp(within / rank.step_seconds[i], 0.0, 1.0);
-    begin = end;
-  }
-  return steps;
-}
-
-double samples_within(const Report& report, const TimeSpan& interval) {
-  const Run& run = report.arms[0].runs[0];
-  const auto step = static_cast<double>(step_samples(report.invocation.config));
-  double samples = 0;
-  for (const Rank& rank : run.ranks) {
-    samples += step * steps_within(rank, run.window->first_step, interval);
-  }
-  return samples;
 }
 
 double start_of(const Report& job) {
@@ -111,7 +75,7 @@ void add_job(const Report& report, double samples_per_second, double first_start
 }
 
 void merge_throughput(const std::vector<Report>& jobs, Run& run) {
-  const TimeSpan common = common_interval(jobs);
+  const TimeSpan common = common_windows(jobs);
   const double seconds = common.end - common.begin;
   if (!(seconds > 0)) {
     run.window = Unknown{"the jobs were never in their windows at the same time"};
@@ -120,7 +84,9 @@ void merge_throughput(const std::vector<Report>& jobs, Run& run) {
   const double first = first_start(jobs);
   double samples = 0;
   for (const Report& report : jobs) {
-    const double of_job = samples_within(report, common);
+    const Run& job = report.arms[0].runs[0];
+    const double of_job =
+        samples_within(report.invocation.config, job.ranks, job.window->first_step, common);
     samples += of_job;
     add_job(report, throughput_of(of_job, seconds), first, run);
   }

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cmath>
 
+#include "reports/document/job_samples.h"
 #include "reports/document/metric.h"
 #include "reports/merge/merge.h"
 #include "reports/text/text.h"
@@ -35,7 +37,6 @@ Maybe<double> average(std::vector<Report>& reports, const Get& get) {
   return value;
 }
 
-// Each rank of a replica counts all of its samples.
 void merge_throughput(std::vector<Report>& reports, const RunConfig& config, Run& run) {
   const bool together = in_step(config, std::ssize(reports));
   run.window = folded(
@@ -45,7 +46,10 @@ void merge_throughput(std::vector<Report>& reports, const RunConfig& config, Run
         a.seconds = std::max(a.seconds, b.seconds);
         return a;
       });
-  if (run.window) run.window.value->samples /= config.pipeline;
+  if (run.window) {
+    int64_t& samples = run.window.value->samples;
+    samples = std::llround(samples_of_job(config, static_cast<double>(samples)));
+  }
   Maybe<double> throughput = sum(reports, [](const Run& r) { return r.throughput; });
   if (throughput && together) throughput = throughput_of(*run.window);
   run.peak_flops_per_second = sum(reports, [](const Run& r) { return r.peak_flops_per_second; });

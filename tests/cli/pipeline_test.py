@@ -51,6 +51,17 @@ class Pipeline(cli.CliTest):
                        for name, setting in report["invocation"]["config"].items()}
         return report["arms"][0]["runs"][0]
 
+    def test_two_jobs_at_once_add_up(self):
+        self.assertEqual(self.call(
+            "sweep", "2*(1x1x2)", "--hosts", "localhost:0", *cli.TINY_WORK, "--pipeline", "2",
+            "--cuts", "layer2", "--steps", "50", "--repeats", "1", "--output", "report.json").returncode, 0)
+        run, = self.report()["arms"][0]["runs"]
+        jobs = [job["throughput_images_per_second"] for job in run["jobs"]]
+        self.assertAlmostEqual(run["throughput_images_per_second"], sum(jobs), delta=1)
+        for job, speed, rank in zip(run["jobs"], jobs, run["ranks"][::2]):
+            steps = rank["step_seconds"][job["first_step"]:]
+            self.assertLess(speed, 1.5 * 2 * len(steps) / sum(steps), "of both its stages together")
+
     def test_replicas_of_a_pipeline(self):
         run = self.run_of((4, ["--pipeline", "2", "--micro-batches", "3", "--schedule", "gpipe",
                                "--cuts", "layer2", "--verify", "--output", "report.json"]))

@@ -5,6 +5,7 @@
 
 #include "models/errors.h"
 #include "reports/json/json_writer.h"
+#include "reports/merge/merge.h"
 #include "tests/support/sample_report.h"
 
 namespace nearmetal {
@@ -80,6 +81,41 @@ TEST(Consistency, RanksThatAreNotInStepHaveWindowsOfTheirOwn) {
   EXPECT_EQ(contradiction_of(to_json(report)), "");
   run.ranks[0].step_time.value->median_seconds = 0.3;
   EXPECT_NE(contradiction_of(to_json(report)), "") << "of the first rank it is known";
+}
+
+// A job of two ranks of one step each 0.1 s, whose window begins so long after that of the first.
+Report job_of(int64_t pipeline, double start_seconds) {
+  Report report = sample_report();
+  report.invocation.config.pipeline = pipeline;
+  report.invocation.config.batch = 10;
+  nearmetal::Run& run = report.arms[0].runs[0];
+  run.world_size = 2;
+  run.window = TimedWindow{.first_step = 0, .steps = 10, .samples = 100, .seconds = 1};
+  run.ranks[0].step_seconds.assign(10, 0.1);
+  run.ranks[0].window_start_unix_seconds = 1e9 + start_seconds;
+  run.ranks.push_back(run.ranks[0]);
+  run.ranks[1].rank = 1;
+  return report;
+}
+
+TEST(Consistency, JobsAtOnceCountTheSamplesOfAReplicaOnce) {
+  for (const int64_t pipeline : {1, 2}) {
+    auto [run, environments] = merge_jobs({job_of(pipeline, 0), job_of(pipeline, 0.5)}, false);
+    const double of_a_job = 2.0 / static_cast<double>(pipeline) * 100;
+    EXPECT_NEAR(run.jobs[0].throughput, of_a_job, 1e-3);
+    EXPECT_NEAR(*run.throughput, 2 * of_a_job, 1e-3);
+    EXPECT_NEAR(run.window->seconds, 0.5, 1e-6) << "as long as both ran";
+    Report report = job_of(pipeline, 0);
+    report.invocation.config_sha256 = config_sha256(report.invocation.config);
+    report.arms[0].runs = {run};
+    for (Rank& rank : report.arms[0].runs[0].ranks) rank.step_time = Unknown{"not told"};
+    EXPECT_NO_THROW(require_consistent_runs(report));
+    report.arms[0].runs[0].jobs[1].throughput *= 2;
+    EXPECT_THAT([&] { require_consistent_runs(report); },
+                testing::ThrowsMessage<InvalidReport>(HasSubstr("/jobs/1/")));
+    report.schema_version = "1.13";
+    EXPECT_NO_THROW(require_consistent_runs(report)) << "these are believed";
+  }
 }
 
 }  // namespace
