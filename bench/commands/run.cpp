@@ -47,7 +47,7 @@ Environment environment_of(const RunConfig& config, const DeviceInfo& device) {
 // Ranks on the same CPUs share them.
 void share_cpus(RunConfig& config, const Environment& environment, int64_t ranks) {
   if (config.device != Device::cpu || config.threads > 0 || ranks == 1) return;
-  config.threads = std::max<int64_t>(1, environment.usable_cpus / ranks);
+  config.threads = std::max<int64_t>(1, usable_threads(environment) / ranks);
 }
 
 ExitCode exit_code_of(const Run& run, int stop_signal) {

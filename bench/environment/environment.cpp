@@ -14,6 +14,7 @@
 
 #include "bench/environment/rdma.h"
 #include "bench/environment/system_files.h"
+#include "models/control_groups.h"
 #include "models/errors.h"
 #include "reports/files/sha256.h"
 #include "reports/json/json.h"
@@ -30,91 +31,11 @@ Maybe<bool> hypervisor_flag(const fs::path& root) {
   return (" " + *flags + " ").find(" hypervisor ") != std::string::npos;
 }
 
-// The control group of version 2: the folder of this process below their mount, for a container
-// usually the root of what it sees.
-fs::path control_group(const fs::path& root) {
-  const Maybe<std::string> group = value_in(root / "proc/self/cgroup", "0", ':');
-  fs::path mount = root / "sys/fs/cgroup";
-  if (!group) return mount;
-  const fs::path own = mount / fs::path(group->substr(group->find('/') + 1));
-  return fs::exists(own / "cgroup.controllers") ? own : mount;
-}
-
-// In version 1, each controller has groups and a mount of its own; a container sees its group
-// there, whatever the path is outside.
-fs::path control_group_of(const std::string& controller, const std::string& limit,
-                          const fs::path& root) {
-  std::ifstream groups(root / "proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {  // 4:cpu,cpuacct:/docker/abc
-    std::istringstream fields(line);
-    std::string number, controllers, path;
-    std::getline(std::getline(std::getline(fields, number, ':'), controllers, ':'), path);
-    if (("," + controllers + ",").find("," + controller + ",") == controllers.npos) continue;
-    for (const std::string& mount : {controllers, controller}) {
-      const fs::path all = root / "sys/fs/cgroup" / mount;
-      for (const fs::path& group : {all / fs::path(path).relative_path(), all}) {
-        if (fs::exists(group / limit)) return group;
-      }
-    }
-  }
-  return {};
-}
-
-Maybe<double> quota_of(const Maybe<std::string>& quota, const Maybe<std::string>& period) {
-  const double microseconds = quota ? std::strtod(quota->c_str(), nullptr) : 0;
-  const double in = period ? std::strtod(period->c_str(), nullptr) : 0;
-  if (microseconds <= 0 || in <= 0) return Unknown{no_limit};
-  return microseconds / in;
-}
-
-// A group is held to the limits of all groups above it, as far as they are seen, too.
-template <class T, class Read>
-void take_least(fs::path group, const fs::path& root, const Read& limit_in, Maybe<T>& least) {
-  const fs::path mount = root / "sys/fs/cgroup";
-  for (; group.string().starts_with(mount.string()); group = group.parent_path()) {
-    const std::optional<Maybe<T>> limit = limit_in(group);
-    if (!limit) continue;  // the group has none of its own
-    if (!least || (*limit && **limit < *least)) least = *limit;
-  }
-}
-
-std::optional<Maybe<double>> cpu_quota_in(const fs::path& group) {
-  const auto line = first_line(group / "cpu.max");
-  if (!line) return std::nullopt;
-  const size_t space = line->find(' ');
-  if (space == line->npos) return Unknown{no_limit};
-  return quota_of(line->substr(0, space), line->substr(space + 1));
-}
-
-std::optional<Maybe<double>> older_cpu_quota_in(const fs::path& group) {
-  const auto quota = first_line(group / "cpu.cfs_quota_us");
-  if (!quota) return std::nullopt;
-  return quota_of(quota, first_line(group / "cpu.cfs_period_us"));
-}
-
-Maybe<double> cpu_quota(const fs::path& group, const fs::path& root) {
-  Maybe<double> least = Unknown{(group / "cpu.max").string() + " cannot be read"};
-  take_least(group, root, cpu_quota_in, least);
-  const fs::path older = control_group_of("cpu", "cpu.cfs_quota_us", root);
-  if (!older.empty()) take_least(older, root, older_cpu_quota_in, least);
-  return least;
-}
-
-Maybe<int64_t> memory_limit(const fs::path& group, const fs::path& root) {
-  constexpr int64_t largest = int64_t{1} << 60;  // version 1 has the largest whole pages for none
-  const auto limit_of_file = [](const char* file) {
-    return [file](const fs::path& folder) -> std::optional<Maybe<int64_t>> {
-      const auto line = first_line(folder / file);
-      if (!line) return std::nullopt;
-      const int64_t bytes = *line == "max" ? largest : std::strtoll(line->c_str(), nullptr, 10);
-      return bytes < largest ? Maybe<int64_t>(bytes) : Unknown{no_limit};
-    };
-  };
-  Maybe<int64_t> least = Unknown{(group / "memory.max").string() + " cannot be read"};
-  take_least(group, root, limit_of_file("memory.max"), least);
-  const fs::path older = control_group_of("memory", "memory.limit_in_bytes", root);
-  if (!older.empty()) take_least(older, root, limit_of_file("memory.limit_in_bytes"), least);
-  return least;
+// A limit of the control groups, of which some tell.
+template <class T>
+Maybe<T> limit_of(const std::optional<T>& limit, bool told) {
+  if (limit) return *limit;
+  return Unknown{told ? no_limit : "no control group could be read"};
 }
 
 // A setting as NCCL reads it (src/misc/param.cc): the variable, else the user's file, else that of
@@ -170,10 +91,10 @@ Environment find_environment(const fs::path& root, const SystemQueries& queries)
   found.cpu_model = value_in(root / "proc/cpuinfo", "model name", ':');
   found.logical_cpus = std::max(1L, sysconf(_SC_NPROCESSORS_ONLN));
   found.usable_cpus = usable_cpus(found.logical_cpus);
-  const fs::path group = control_group(root);
-  found.cpu_quota = cpu_quota(group, root);
+  const GroupLimits limits = group_limits(root);
+  found.cpu_quota = limit_of(limits.cpus, limits.tells_cpus);
   found.memory_bytes = memory_line(root, "MemTotal", 1024);
-  found.memory_limit_bytes = memory_limit(group, root);
+  found.memory_limit_bytes = limit_of(limits.memory_bytes, limits.tells_memory);
   found.hypervisor_cpu_flag = hypervisor_flag(root);
   found.virtualisation = find_virtualisation(root, queries, found.hypervisor_cpu_flag);
   found.processor = find_processor(root);

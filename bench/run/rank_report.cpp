@@ -72,9 +72,10 @@ void warn_of_environment(const RunConfig& config, const Environment& environment
       warn(run, "claim_contradicted", "--environment says " + claim + ", but " + why);
     }
   }
-  if (config.device == Device::cpu && config.threads > environment.usable_cpus) {
+  if (config.device == Device::cpu && config.threads > usable_threads(environment)) {
     warn(run, "threads",
-         counted(config.threads, "thread") + " share " + counted(environment.usable_cpus, "CPU"));
+         counted(config.threads, "thread") + " share " +
+             counted(usable_threads(environment), "CPU"));
   }
 }
 

@@ -17,12 +17,12 @@
 #include <optional>
 #include <string>
 
+#include "models/control_groups.h"
+
 namespace nearmetal::cpu {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int64_t unlimited = std::numeric_limits<int64_t>::max();
 
 // The value behind "name:" in files as /proc/meminfo and /proc/cpuinfo; empty without such a line.
 std::string value_in(const fs::path& path, const std::string& name) {
@@ -42,55 +42,11 @@ int64_t meminfo_bytes(const std::string& name) {
   return kibibytes.empty() ? 0 : std::stoll(kibibytes) * 1024;
 }
 
-// The version 2 cgroup of this process and all above it, innermost first.
-std::vector<fs::path> cgroups() {
-  const fs::path root = "/sys/fs/cgroup";
-  std::ifstream file("/proc/self/cgroup");
-  std::vector<fs::path> found;
-  for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with("0::/")) continue;
-    for (fs::path path = root / line.substr(4); path.string().size() > root.string().size();
-         path = path.parent_path()) {
-      found.push_back(path);
-    }
-  }
-  found.push_back(root);  // inside a container its own group
-  return found;
-}
-
 std::optional<int64_t> number_in(const fs::path& path) {
   std::ifstream file(path);
   int64_t value = 0;
   if (file >> value) return value;
   return std::nullopt;  // no such file, or "max"
-}
-
-// File pages that the kernel takes back before it refuses memory.
-int64_t reclaimable_bytes(const fs::path& cgroup) {
-  std::ifstream file(cgroup / "memory.stat");
-  std::string name;
-  for (int64_t value = 0; file >> name >> value;) {
-    if (name == "inactive_file") return value;
-  }
-  return 0;
-}
-
-int64_t memory_limit_bytes() {
-  int64_t limit = unlimited;
-  for (const fs::path& cgroup : cgroups()) {
-    limit = std::min(limit, number_in(cgroup / "memory.max").value_or(unlimited));
-  }
-  return limit;
-}
-
-double processor_quota() {
-  double quota = std::numeric_limits<double>::infinity();
-  for (const fs::path& cgroup : cgroups()) {
-    std::ifstream file(cgroup / "cpu.max");
-    double microseconds = 0, period = 0;
-    if (file >> microseconds >> period) quota = std::min(quota, microseconds / period);
-  }
-  return quota;
 }
 
 // As oneDNN names it: "avx512_core".
@@ -146,19 +102,13 @@ double data_cache_bytes() {
 int usable_threads() {
   cpu_set_t mask;
   const int processors = sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
-  // A part of a processor is worth a thread, but none is left waiting for the quota's next period.
-  return std::max(1, static_cast<int>(std::min<double>(processors, std::floor(processor_quota()))));
+  return static_cast<int>(threads_within(processors, group_limits().cpus));
 }
 
 int64_t available_memory_bytes() {
-  int64_t available = meminfo_bytes("MemAvailable");
-  for (const fs::path& cgroup : cgroups()) {
-    const std::optional<int64_t> limit = number_in(cgroup / "memory.max");
-    if (!limit) continue;
-    const int64_t used = number_in(cgroup / "memory.current").value_or(0);
-    available = std::min(available, *limit - used + reclaimable_bytes(cgroup));
-  }
-  return std::max<int64_t>(0, available);
+  const int64_t available = meminfo_bytes("MemAvailable");
+  const int64_t left = group_limits().memory_left_bytes.value_or(available);
+  return std::max<int64_t>(0, std::min(available, left));
 }
 
 bool trains_bf16() {
@@ -173,7 +123,9 @@ DeviceInfo describe_host() {
   info.name = value_in("/proc/cpuinfo", "model name");
   if (info.name.empty()) info.name = "unknown CPU";
   info.compute_capability = instruction_set();
-  info.memory_bytes = std::min(meminfo_bytes("MemTotal"), memory_limit_bytes());
+  info.memory_bytes =
+      std::min(meminfo_bytes("MemTotal"),
+               group_limits().memory_bytes.value_or(std::numeric_limits<int64_t>::max()));
   info.free_memory_bytes = available_memory_bytes();
   info.cache_bytes = data_cache_bytes();
   const dnnl::version_t& version = *dnnl::version();

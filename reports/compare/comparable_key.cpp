@@ -194,7 +194,7 @@ void add_hardware(Key& key, const Report& report, const AllSettings& jobs, const
   };
   const auto threads = [&](const Environment& environment, const Rank& rank) {
     const int64_t asked = threads_of(rank, jobs, run);
-    return std::to_string(asked > 0 ? asked : environment.usable_cpus);
+    return std::to_string(asked > 0 ? asked : usable_threads(environment));
   };
   key.push_back({"cpu_model", of_each_rank(report, run, cpu), Severity::hardware});
   key.push_back({"threads", of_each_rank(report, run, threads), Severity::hardware});

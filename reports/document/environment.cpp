@@ -3,12 +3,18 @@
 #include <algorithm>
 #include <bit>
 
+#include "models/control_groups.h"
+
 namespace nearmetal {
 
 std::string operating_system_of(const Environment& environment) {
   if (environment.boot_id) return "boot " + *environment.boot_id;
   if (environment.machine_id) return "machine " + *environment.machine_id;
   return environment.host_name + ", " + environment.kernel;
+}
+
+int64_t usable_threads(const Environment& environment) {
+  return threads_within(environment.usable_cpus, environment.cpu_quota.value);
 }
 
 Maybe<std::string> cpu_id_of(const Environment& environment) {

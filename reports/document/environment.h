@@ -116,6 +116,7 @@ struct MigInstance {
 struct Gpu {
   NM_DECLARE_SPECIAL_MEMBERS(Gpu);
   std::string name;
+  std::optional<std::string> lost;  // why the driver does not reach it, which no rank runs on
   Maybe<std::string> uuid;
   Maybe<std::string> pci_id;
   Maybe<int64_t> memory_bytes;
@@ -219,6 +220,9 @@ struct Environment {
 /// The same text for environments of one operating system, another for those of two: by what its
 /// kernel drew when it started, else by its installation, and by names where nothing else is known.
 std::string operating_system_of(const Environment& environment);
+
+/// Threads that are worth having there, by the affinity mask and the quota of the control group.
+int64_t usable_threads(const Environment& environment);
 
 /// "AuthenticAMD 25 17 1": vendor, family, model and stepping; unknown where one of them is.
 Maybe<std::string> cpu_id_of(const Environment& environment);

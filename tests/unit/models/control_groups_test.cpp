@@ -1,0 +1,69 @@
+#include "models/control_groups.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/temporary_folder.h"
+
+namespace nearmetal {
+namespace {
+
+TEST(ControlGroups, OfVersion2AreHeldToTheLimitsOfThoseAbove) {
+  const TemporaryFolder root;
+  root.write("proc/self/cgroup", "0::/jobs/one\n");
+  root.write("sys/fs/cgroup/jobs/one/cpu.max", "max 100000\n");
+  root.write("sys/fs/cgroup/jobs/one/memory.max", "9000\n");
+  root.write("sys/fs/cgroup/jobs/one/memory.current", "5000\n");
+  root.write("sys/fs/cgroup/jobs/one/memory.stat", "anon 1\ninactive_file 700\n");
+  root.write("sys/fs/cgroup/jobs/cpu.max", "150000 100000\n");
+  root.write("sys/fs/cgroup/jobs/memory.max", "20000\n");
+  const GroupLimits limits = group_limits(root.path());
+  EXPECT_DOUBLE_EQ(limits.cpus.value(), 1.5);
+  EXPECT_EQ(limits.memory_bytes, 9000);
+  EXPECT_EQ(limits.memory_left_bytes, 4700);
+}
+
+TEST(ControlGroups, OfVersion1HaveTheSameLimits) {
+  const TemporaryFolder root;
+  root.write("proc/self/cgroup",
+             "5:cpuset:/\n4:cpu,cpuacct:/docker/abc\n3:memory:/docker/abc\n0::/x\n");
+  root.write("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "20000\n");  // as a container sees it
+  root.write("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n");
+  root.write("sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes", "9000\n");
+  root.write("sys/fs/cgroup/memory/docker/abc/memory.usage_in_bytes", "5000\n");
+  root.write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  const GroupLimits limits = group_limits(root.path());
+  EXPECT_DOUBLE_EQ(limits.cpus.value(), 0.2);
+  EXPECT_EQ(limits.memory_bytes, 9000);
+  EXPECT_EQ(limits.memory_left_bytes, 4000);
+}
+
+TEST(ControlGroups, NoLimitIsNotUnknown) {
+  const TemporaryFolder root;
+  EXPECT_FALSE(group_limits(root.path()).tells_cpus);
+  root.write("sys/fs/cgroup/cpu.max", "max 100000\n");
+  const GroupLimits limits = group_limits(root.path());
+  EXPECT_TRUE(limits.tells_cpus);
+  EXPECT_FALSE(limits.tells_memory);
+  EXPECT_EQ(limits.cpus, std::nullopt);
+}
+
+TEST(ControlGroups, SayHowOftenTheirQuotaStoppedThreads) {
+  const TemporaryFolder root;
+  root.write("proc/self/cgroup", "4:cpu:/job\n");
+  EXPECT_EQ(group_throttling(root.path()).has_value(), false);
+  root.write("sys/fs/cgroup/cpu/cpu.stat", "nr_periods 0\nnr_throttled 0\nthrottled_time 0\n");
+  EXPECT_EQ(group_throttling(root.path()).has_value(), false) << "it has no quota";
+  root.write("sys/fs/cgroup/cpu/job/cpu.stat", "nr_periods 264\nnr_throttled 130\n");
+  EXPECT_EQ(group_throttling(root.path()).value().throttled, 130);
+  EXPECT_EQ(group_throttling(root.path()).value().periods, 264);
+}
+
+TEST(ControlGroups, APartOfACpuIsWorthAThread) {
+  EXPECT_EQ(threads_within(8, 0.2), 1);
+  EXPECT_EQ(threads_within(8, 2.5), 2);
+  EXPECT_EQ(threads_within(2, 16.0), 2);
+  EXPECT_EQ(threads_within(2, {}), 2);
+}
+
+}  // namespace
+}  // namespace nearmetal
