@@ -50,7 +50,9 @@ void collect_gpus(Checkup& checkup) {
       if (!gpu.pci_id) continue;
       const GpuSource source("libnvidia-ml.so.1", *gpu.pci_id);
       now.processes = source.processes();
-      now.throttle_bits = static_cast<int64_t>(source.throttle_bits());
+      const auto bits = source.throttle_bits();
+      now.throttle_bits = Unknown{bits.reason};
+      if (bits) now.throttle_bits = static_cast<int64_t>(*bits);
     }
   } catch (const NotSupported& error) {
     checkup.nvml = Unknown{error.what()};

@@ -16,7 +16,7 @@ namespace nearmetal {
 
 /// One GPU's state at this moment.
 struct GpuNow {
-  int64_t processes = 0;
+  Maybe<int64_t> processes;
   Maybe<int64_t> throttle_bits;  // nvmlClocksEventReason... of nvml.h
 };
 

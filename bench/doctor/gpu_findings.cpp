@@ -5,9 +5,16 @@ namespace nearmetal {
 namespace {
 
 void add_state(const Gpu& gpu, const GpuNow& now, std::vector<Finding>& found) {
-  if (now.processes > 0) {
+  if (gpu.lost) {
+    found.push_back({Urgency::blocker, "gpu_lost", "the driver does not reach it: " + *gpu.lost,
+                     "no program can use it",
+                     "look for Xid 79 in `dmesg`, reset the GPU or restart the machine; if it stays "
+                     "lost, look at its power and its slot"});
+    return;
+  }
+  if (now.processes.value.value_or(0) > 0) {
     found.push_back(
-        {Urgency::warning, "gpu_in_use", std::to_string(now.processes) + " processes use it",
+        {Urgency::warning, "gpu_in_use", std::to_string(*now.processes) + " processes use it",
          "they take time and memory from the measurement", "end them; nvidia-smi lists them"});
   }
   if (gpu.persistence && !*gpu.persistence) {

@@ -239,8 +239,12 @@ std::vector<Gpu> all_gpus(const Nvml& nvml, const fs::path& root) {
   const auto count = nvml.ask<unsigned>("nvmlDeviceGetCount_v2");
   for (unsigned i = 0; count && i < *count; ++i) {
     const auto device = nvml.ask<NvmlDevice>("nvmlDeviceGetHandleByIndex_v2", i);
-    if (!device) continue;
     Gpu& gpu = gpus.emplace_back();
+    if (!device) {
+      gpu.name = "GPU " + std::to_string(i);
+      gpu.lost = device.reason;
+      continue;
+    }
     gpu.name = nvml.text("nvmlDeviceGetName", *device).value.value_or("GPU " + std::to_string(i));
     gpu.uuid = nvml.text("nvmlDeviceGetUUID", *device);
     gpu.pci_id = pci_id_of(nvml, *device);

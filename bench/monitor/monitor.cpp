@@ -8,6 +8,7 @@
 
 #include "bench/environment/rdma.h"
 #include "bench/monitor/monitor_sources.h"
+#include "models/control_groups.h"
 #include "models/errors.h"
 #include "reports/text/text.h"
 
@@ -81,12 +82,26 @@ void add_if_above(const MonitorReason& reason, Monitoring& result) {
   if (std::abs(reason.figure->value) > reason.figure->limit) result.reasons.push_back(reason);
 }
 
+// A counter's, from its first reading.
+template <class T>
+Maybe<T> difference(const Maybe<T>& now, const Maybe<T>& first) {
+  if (!now || !first) return Unknown{now ? first.reason : now.reason};
+  return *now - *first;
+}
+
+void add_count(const char* code, const Maybe<int64_t>& count, Monitoring& result) {
+  if (count) add_if_above(reason_of(code, static_cast<double>(*count)), result);
+}
+
 void add_sharing(const MonitorTable& table, const MonitorOptions& options, Monitoring& result) {
   const int64_t meant =
       options.mig_uuid.empty() ? options.sharing_jobs + (options.through_mps ? 1 : 0) : 1;
-  MonitorReason processes = reason_of("gpu_processes", static_cast<double>(table.most_processes));
-  processes.figure->limit = static_cast<double>(meant);
-  add_if_above(processes, result);
+  if (table.most_processes) {
+    MonitorReason processes =
+        reason_of("gpu_processes", static_cast<double>(*table.most_processes));
+    processes.figure->limit = static_cast<double>(meant);
+    add_if_above(processes, result);
+  }
   const MonitoredSeries* steal = series_named(result, "cpu_steal_share");
   if (steal != nullptr) add_if_above(reason_of("cpu_steal", steal->mean), result);
   const MonitoredSeries* others = series_named(result, busy_with_others_series);
@@ -103,11 +118,19 @@ void add_throttling(const MonitorTable& table, Monitoring& result) {
     const auto samples = static_cast<double>(table.throttle_bits.size());
     result.reasons.push_back(reason_of(reason.code, static_cast<double>(count) / samples));
   }
+  if (!table.held_share) return;
+  MonitorReason held = reason_of("quota_held", *table.held_share);
+  held.subject = "the control group's quota of " + shortest(table.quota.value_or(0), 4) + " CPUs";
+  add_if_above(held, result);
 }
 
+// The clock of CPUs that wait for a GPU follows the governor, and not the work.
 void add_drift(const MonitorTable& table, Monitoring& result) {
   if (table.seconds.size() < fewest_samples_for_drift) return;
-  for (const char* name : {"sm_clock_hertz", "memory_clock_hertz", "cpu_hertz"}) {
+  const bool on_gpu = std::ranges::find(table.names, "sm_clock_hertz") != table.names.end();
+  const std::vector<const char*> of_cpus = {"cpu_hertz"};
+  const std::vector<const char*> of_gpu = {"sm_clock_hertz", "memory_clock_hertz"};
+  for (const char* name : on_gpu ? of_gpu : of_cpus) {
     if (series_named(result, name) == nullptr) continue;
     const auto column = std::ranges::find(table.names, name);
     const std::vector<double> values = column_of(table, column - table.names.begin());
@@ -124,7 +147,8 @@ void add_drift(const MonitorTable& table, Monitoring& result) {
 
 // The figures that must be known of the whole window before it is called clean.
 void add_what_is_not_known(const MonitorOptions& options, Monitoring& result) {
-  std::vector<std::string> judged = {"cpu_steal_share", "sm_clock_hertz"};
+  std::vector<std::string> judged = {"cpu_steal_share", "sm_clock_hertz", "clock_event_reasons",
+                                     "gpu_processes"};
   if (options.sharing_jobs == 1) judged.push_back(busy_with_others_series);
   for (const std::string& name : judged) {
     const auto unseen = result.not_monitored.find(name);
@@ -143,8 +167,9 @@ struct Monitor::Sources {
   double last_slow = 0;
   bool opened = false;
   bool closed = false;
-  int64_t first_memory_errors = 0, first_link_errors = 0;
+  Maybe<int64_t> first_memory_errors, first_link_errors;
   Maybe<double> first_joules;
+  std::optional<GroupThrottling> first_throttling;
   std::vector<RdmaTraffic> first_rdma;
 };
 
@@ -198,6 +223,7 @@ void Monitor::sample(double seconds) {
   if (!sources_->opened) {  // rates count from here
     sources_->opened = true;
     sources_->first_rdma = rdma_counters(options_.root);
+    sources_->first_throttling = group_throttling(options_.root);
     std::vector<double> unused(CpuSource::names().size());
     sources_->cpu.read(unused.data());
     if (GpuSource* gpu = sources_->gpu.get()) {
@@ -214,24 +240,35 @@ void Monitor::sample(double seconds) {
   sources_->cpu.read(&table_.values[row]);
   GpuSource* gpu = sources_->gpu.get();
   if (gpu != nullptr) gpu->read(&table_.values[row + CpuSource::names().size()]);
-  table_.throttle_bits.push_back(gpu != nullptr ? gpu->throttle_bits() : 0);
+  const Maybe<unsigned long long> bits = gpu ? gpu->throttle_bits() : Maybe<unsigned long long>(0);
+  if (!bits) table_.not_monitored["clock_event_reasons"] = bits.reason;
+  table_.throttle_bits.push_back(bits.value.value_or(0));
   if (gpu == nullptr || seconds - sources_->last_slow < slow_every_seconds) return;
   sources_->last_slow = seconds;
-  table_.most_processes = std::max(table_.most_processes, gpu->processes());
-  table_.memory_errors = gpu->memory_errors() - sources_->first_memory_errors;
-  table_.link_errors = gpu->link_errors() - sources_->first_link_errors;
+  const Maybe<int64_t> processes = gpu->processes();
+  if (!processes) table_.not_monitored["gpu_processes"] = processes.reason;
+  if (processes) {
+    table_.most_processes = std::max(table_.most_processes.value.value_or(0), *processes);
+  }
+  table_.memory_errors = difference(gpu->memory_errors(), sources_->first_memory_errors);
+  table_.link_errors = difference(gpu->link_errors(), sources_->first_link_errors);
 }
 
 // Once, as soon as the window is over: after its last sample it may go on for a while.
 void Monitor::read_totals() {
   if (!sources_->opened || sources_->closed) return;
   sources_->closed = true;
+  if (const auto& first = sources_->first_throttling) {
+    const GroupThrottling now = group_throttling(options_.root).value_or(*first);
+    const auto periods = static_cast<double>(now.periods - first->periods);
+    if (periods > 0) {
+      table_.held_share = static_cast<double>(now.throttled - first->throttled) / periods;
+      table_.quota = group_limits(options_.root).cpus;
+    }
+  }
   table_.rdma_traffic = traffic_since(sources_->first_rdma, rdma_counters(options_.root));
   if (sources_->gpu == nullptr) return;
-  const Maybe<double> joules = sources_->gpu->joules();
-  table_.joules = joules && sources_->first_joules
-                      ? Maybe<double>(*joules - *sources_->first_joules)
-                      : Maybe<double>(Unknown{joules.reason});
+  table_.joules = difference(sources_->gpu->joules(), sources_->first_joules);
 }
 
 std::optional<Monitoring> Monitor::stop(const Maybe<double>& samples_per_second) {
@@ -286,8 +323,8 @@ Monitoring judge_samples(const MonitorTable& table, const MonitorOptions& option
   add_throttling(table, result);
   add_drift(table, result);
   add_what_is_not_known(options, result);
-  add_if_above(reason_of("memory_errors", static_cast<double>(table.memory_errors)), result);
-  add_if_above(reason_of("link_errors", static_cast<double>(table.link_errors)), result);
+  add_count("memory_errors", table.memory_errors, result);
+  add_count("link_errors", table.link_errors, result);
   result.verdict = verdict_of(result.reasons);
   return result;
 }

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -34,9 +35,11 @@ struct MonitorTable {
   std::vector<double> seconds;                       // when each row was taken, since any time
   std::vector<double> values;                        // row after row
   std::vector<unsigned long long> throttle_bits;
-  int64_t most_processes = 0;  // on the GPU at once
-  int64_t memory_errors = 0;   // uncorrected, counted in the window
-  int64_t link_errors = 0;     // of NVLink
+  Maybe<int64_t> most_processes = Unknown{"no GPU is watched"};  // on the GPU at once
+  Maybe<int64_t> memory_errors = Unknown{"no GPU is watched"};   // uncorrected, in the window
+  Maybe<int64_t> link_errors = Unknown{"no GPU is watched"};     // of NVLink
+  std::optional<double> quota;                                   // of CPUs, of the control group
+  std::optional<double> held_share;  // of the periods of the quota, in which it stopped threads
   Maybe<double> joules = Unknown{"no GPU is watched"};
   std::vector<RdmaTraffic> rdma_traffic;
 };

@@ -1,13 +1,16 @@
 #include "bench/monitor/monitor_sources.h"
 
+#include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
 #include <ctime>
 #include <fstream>
 #include <limits>
+#include <string>
 
 #include "bench/cli/process_clock.h"
 #include "models/errors.h"
@@ -67,16 +70,38 @@ std::vector<std::filesystem::path> siblings(const std::filesystem::path& root, i
   return found;
 }
 
-// The clock of the first CPU: by the governor, else as /proc/cpuinfo shows it.
-double cpu_hertz(const std::filesystem::path& root) {
-  double kilohertz = 0;
-  std::ifstream governor(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq");
-  if (governor >> kilohertz) return 1e3 * kilohertz;
-  std::ifstream cpus(root / "proc/cpuinfo");
-  for (std::string line; std::getline(cpus, line) && !line.empty();) {
-    if (line.starts_with("cpu MHz")) return 1e6 * std::strtod(&line[line.find(':') + 1], nullptr);
+// Of those that this process may use; so many tell as much as all, and asking disturbs them.
+std::set<int> watched_cpus() {
+  constexpr size_t most = 8;
+  cpu_set_t mask;
+  std::vector<int> usable;
+  if (sched_getaffinity(0, sizeof mask, &mask) != 0) return {0};
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &mask)) usable.push_back(cpu);
   }
-  return unknown;
+  std::set<int> watched;
+  const size_t count = std::min(most, usable.size());
+  for (size_t i = 0; i < count; ++i) watched.insert(usable[i * usable.size() / count]);
+  return watched;
+}
+
+// The mean clock of these CPUs: by the governor, else as /proc/cpuinfo shows it.
+double cpu_hertz(const std::filesystem::path& root, const std::set<int>& cpus) {
+  double sum = 0, count = 0;
+  for (const int cpu : cpus) {
+    const std::string name = "cpu" + std::to_string(cpu);
+    std::ifstream governor(root / "sys/devices/system/cpu" / name / "cpufreq/scaling_cur_freq");
+    if (double kilohertz = 0; governor >> kilohertz) sum += 1e3 * kilohertz, ++count;
+  }
+  if (count > 0) return sum / count;
+  std::ifstream file(root / "proc/cpuinfo");
+  bool is_watched = false;
+  for (std::string line; std::getline(file, line);) {
+    const double value = std::strtod(&line[std::min(line.size(), line.find(':') + 1)], nullptr);
+    if (line.starts_with("processor")) is_watched = cpus.contains(static_cast<int>(value));
+    if (line.starts_with("cpu MHz") && is_watched) sum += 1e6 * value, ++count;
+  }
+  return count > 0 ? sum / count : unknown;
 }
 
 }  // namespace
@@ -131,36 +156,36 @@ void GpuSource::read(double* values) const {
   *values++ = number_of("nvmlDeviceGetPcieThroughput", pcie_received, 1024);
 }
 
-unsigned long long GpuSource::throttle_bits() const {
-  // Before driver 535 it had another name.
-  for (const char* function :
-       {"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"}) {
-    const auto bits = nvml_.ask<unsigned long long>(function, device_);
-    if (bits) return *bits;
-  }
-  return 0;
+Maybe<unsigned long long> GpuSource::throttle_bits() const {
+  const auto bits =
+      nvml_.ask<unsigned long long>("nvmlDeviceGetCurrentClocksEventReasons", device_);
+  if (bits) return bits;  // before driver 535 it had another name
+  return nvml_.ask<unsigned long long>("nvmlDeviceGetCurrentClocksThrottleReasons", device_);
 }
 
-int64_t GpuSource::processes() const {
+Maybe<int64_t> GpuSource::processes() const {
   std::array<ProcessInfo, 64> infos{};
   unsigned count = infos.size();
-  nvml_.call("nvmlDeviceGetComputeRunningProcesses_v3", part_, &count, infos.data());
-  return count == infos.size() ? 0 : count;  // unchanged: no answer
+  const std::string why =
+      nvml_.call("nvmlDeviceGetComputeRunningProcesses_v3", part_, &count, infos.data());
+  if (!why.empty() && count <= infos.size()) return Unknown{why};  // else there are more
+  return int64_t{count};
 }
 
-int64_t GpuSource::memory_errors() const {
+Maybe<int64_t> GpuSource::memory_errors() const {
   const auto count = nvml_.ask<unsigned long long>("nvmlDeviceGetTotalEccErrors", device_,
                                                    +uncorrected, +since_load);
-  return count ? static_cast<int64_t>(*count) : 0;
+  if (!count) return Unknown{count.reason};
+  return static_cast<int64_t>(*count);
 }
 
-int64_t GpuSource::link_errors() const {
-  int64_t sum = 0;
+Maybe<int64_t> GpuSource::link_errors() const {
+  Maybe<int64_t> sum = Unknown{"no NVLink has counters"};
   for (unsigned link = 0; link < most_nvlinks; ++link) {
     for (unsigned kind = 0; kind < link_kinds; ++kind) {
       const auto count =
           nvml_.ask<unsigned long long>("nvmlDeviceGetNvLinkErrorCounter", device_, link, kind);
-      if (count) sum += static_cast<int64_t>(*count);
+      if (count) sum = sum.value.value_or(0) + static_cast<int64_t>(*count);
     }
   }
   return sum;
@@ -175,6 +200,7 @@ Maybe<double> GpuSource::joules() const {
 
 CpuSource::CpuSource(const std::filesystem::path& root, int64_t ranks)
     : root_(root),
+      watched_(watched_cpus()),
       siblings_(siblings(root, ranks)),
       busy_share_(unknown),
       steal_share_(unknown),
@@ -229,7 +255,7 @@ void CpuSource::read(double* values) {
   *values++ = busy_share_;
   *values++ = steal_share_;
   *values++ = busy_with_others_;
-  *values++ = cpu_hertz(root_);
+  *values++ = cpu_hertz(root_, watched_);
 }
 
 }  // namespace nearmetal

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,10 +23,10 @@ class GpuSource {
   static std::vector<std::string> names();
   /// Values in the order of names(); NaN for what the GPU does not report.
   void read(double* values) const;
-  unsigned long long throttle_bits() const;
-  int64_t processes() const;
-  int64_t memory_errors() const;  // uncorrected, since the driver was loaded
-  int64_t link_errors() const;
+  Maybe<unsigned long long> throttle_bits() const;
+  Maybe<int64_t> processes() const;
+  Maybe<int64_t> memory_errors() const;  // uncorrected, since the driver was loaded
+  Maybe<int64_t> link_errors() const;
   Maybe<double> joules() const;  // since the driver was loaded
 
  private:
@@ -55,6 +56,7 @@ class CpuSource {
   void update_rates(const Times& now);
 
   std::filesystem::path root_;
+  std::set<int> watched_;                        // CPUs whose clock is read
   std::vector<std::filesystem::path> siblings_;  // /proc/PID/stat of what belongs to it
   Times last_;
   double busy_share_, steal_share_, busy_with_others_;  // at last_

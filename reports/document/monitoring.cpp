@@ -34,6 +34,8 @@ constexpr std::array kinds = {
            MonitorVerdict::throttled),
     clocks("clocks_power_brake", "clocks lowered by the power brake of the system in ",
            MonitorVerdict::throttled),
+    MonitorReasonKind{"quota_held", " stopped the threads in ", " of its periods",
+                      FigureUnit::share, throttled_may_be, MonitorVerdict::throttled},
     MonitorReasonKind{"clock_changed", " changed by ",
                       " from the first quarter of the window to the last", FigureUnit::share,
                       clock_may_drift, MonitorVerdict::drifted},

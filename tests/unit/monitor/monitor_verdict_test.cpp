@@ -59,9 +59,39 @@ TEST(MonitorVerdict, AClockThatFallsHasDrifted) {
   EXPECT_EQ(judge_samples(table_of(80, late)).verdict, MonitorVerdict::drifted) << "at the end";
 }
 
+TEST(MonitorVerdict, TheClockOfCpusCountsWhereTheyCompute) {
+  MonitorTable table = table_of(80, [](size_t row) { return row < 60 ? 2e9 : 1.5e9; });
+  table.names[0] = "cpu_hertz";
+  EXPECT_EQ(judge_samples(table).verdict, MonitorVerdict::drifted);
+  table.names[1] = "sm_clock_hertz";
+  EXPECT_EQ(judge_samples(table).verdict, MonitorVerdict::clean) << "they wait for a GPU";
+}
+
+TEST(MonitorVerdict, AQuotaThatStopsThreadsThrottles) {
+  MonitorTable table = quiet();
+  table.quota = 0.2;
+  table.held_share = 0.005;
+  EXPECT_EQ(judge_samples(table).verdict, MonitorVerdict::clean);
+  table.held_share = 0.49;
+  EXPECT_EQ(judge_samples(table).verdict, MonitorVerdict::throttled);
+  EXPECT_THAT(texts_of(judge_samples(table).reasons),
+              ElementsAre("the control group's quota of 0.2 CPUs stopped the threads in 49.0 % of "
+                          "its periods"));
+}
+
+TEST(MonitorVerdict, WhatTheDriverDoesNotAnswerIsNotZero) {
+  for (const char* lost : {"gpu_processes", "clock_event_reasons"}) {
+    MonitorTable table = quiet();
+    table.not_monitored[lost] = "Not Supported";
+    EXPECT_EQ(judge_samples(table).verdict, MonitorVerdict::unknown) << lost;
+    EXPECT_THAT(texts_of(judge_samples(table).reasons),
+                ElementsAre(std::string(lost) + " is not known: Not Supported"));
+  }
+}
+
 TEST(MonitorVerdict, OthersOnTheGpuOrTheCpusShareIt) {
   MonitorTable table = quiet();
-  table.most_processes = 2;
+  table.most_processes = int64_t{2};
   EXPECT_EQ(judge_samples(table).verdict, MonitorVerdict::shared);
   table = quiet();
   for (size_t row = 0; row < 40; ++row) table.values[3 * row + 1] = 0.05;
@@ -76,7 +106,7 @@ TEST(MonitorVerdict, OthersOnTheGpuOrTheCpusShareIt) {
 
 TEST(MonitorVerdict, OthersThatAreMeantToBeThereDoNotCount) {
   MonitorTable table = quiet();
-  table.most_processes = 4;
+  table.most_processes = int64_t{4};
   for (size_t row = 0; row < 40; ++row) table.values[3 * row + 2] = 3;
   EXPECT_EQ(judge_samples(table, {.sharing_jobs = 4}).verdict, MonitorVerdict::clean);
   EXPECT_EQ(judge_samples(table, {.sharing_jobs = 3}).verdict, MonitorVerdict::shared);
@@ -133,7 +163,7 @@ TEST(MonitorVerdict, LongWindowsHaveShortSeries) {
 
 TEST(MonitorVerdict, OnADeviceOfItsOwnASecondProcessIsShared) {
   MonitorTable table;
-  table.most_processes = 2;
+  table.most_processes = int64_t{2};
   EXPECT_EQ(judge_samples(table, {.mig_uuid = "MIG-1", .sharing_jobs = 4}).verdict,
             MonitorVerdict::shared);
   EXPECT_EQ(judge_samples(table, {.sharing_jobs = 4}).verdict, MonitorVerdict::clean);
