@@ -5,6 +5,7 @@ Prints file:line of each breach.
     scripts/check_sources.py [FOLDER]     FOLDER: the project's root, by default the one above
 """
 
+import json
 import pathlib
 import re
 import sys
@@ -67,6 +68,18 @@ CODE = re.compile(r'(?:[{?:]|return \{|Urgency::\w+,|\(run,)\s*"([a-z0-9]+(?:_[a
 SENTENCE = re.compile(r"(?:\.|->)(?:text|seen|why|fix|hint|failure|reason)(?:\.|->)(?:find\w*|rfind|"
                       r"starts_with|ends_with|substr|compare|contains|erase|insert)\(|\bwith_ranges\(")
 OTHERS_LINES = "reports/imports/"
+# Who judges a fact of the environment: by these a bad value is seen.
+JUDGES = ["bench/doctor", "bench/monitor", "bench/run/rank_facts.cpp", "bench/environment/virtualisation.cpp",
+          "reports/attribution", "reports/compare", "reports/document/environment.cpp", "comm/layout"]
+# Facts that are neither good nor bad by themselves: they tell what was measured, or why.
+EVIDENCE = {
+    "gpu": "name compute_capability driver_version serial vbios vgpu_scheduler bar1_bytes ecc dma_buf "
+           "largest_memory_hertz cpu_affinity iommu_group iommu_type virtual_function",
+    "limits": "huge_pages huge_page_bytes transparent_huge_pages numa_balancing open_files",
+    "processor": "sockets cores numa_nodes governor largest_hertz microcode cache",
+    "series": "cpu_busy_share power_watts temperature_celsius gpu_busy_share memory_busy_share "
+              "memory_used_bytes pcie_sent_bytes_per_second pcie_received_bytes_per_second",
+}
 EXIT_CODE = re.compile(r"^  (\w+) = (\d+),", re.MULTILINE)
 
 MAX_LINES = 400  # what one can still hold; a lower limit cut concepts in two
@@ -219,6 +232,30 @@ def check_documents(root):
                     yield f"{path.relative_to(root)}:{number}: there is no {name}"
 
 
+def check_facts(root):
+    """Facts that nobody judges and nobody calls evidence: a bad value of one would be seen by none."""
+    schema = root / "reports/schema/report.schema.json"
+    if not schema.is_file():
+        return
+    judges = "\n".join(path.read_text(encoding="utf-8") for path in source_files(root)
+                       if path.relative_to(root).as_posix().startswith(tuple(JUDGES)))
+    facts = {kind: list(json.loads(schema.read_text(encoding="utf-8"))["$defs"][kind]["properties"])
+             for kind in EVIDENCE if kind != "series"}
+    sources = (root / "bench/monitor/monitor_sources.cpp").read_text(encoding="utf-8")
+    lists = re.findall(r"Source::names\(\) \{\s*return \{(.*?)\};", sources, re.S)
+    facts["series"] = re.findall(r'"(\w+)"', "".join(lists))
+    for kind, names in facts.items():
+        evidence = EVIDENCE[kind].split()
+        for name in names:
+            pattern = rf'"{name}"' if kind == "series" else rf"(?:\.|->|::){name}\b"
+            is_judged = re.search(pattern, judges.replace("".join(lists), ""))
+            if not is_judged and name not in evidence + ["unknown"]:
+                yield f"reports/schema/report.schema.json:1: nobody judges {name} of {kind}: is it evidence?"
+        for name in evidence:
+            if name not in names:
+                yield f"scripts/check_sources.py:1: {kind} has no {name} to be evidence"
+
+
 def check_sentences(root):
     """Code that looks into a sentence that code wrote."""
     for path in source_files(root):
@@ -259,6 +296,7 @@ def check(root):
             yield from check_kernel_includes(root, path)
     yield from check_folders(root)
     yield from check_documents(root)
+    yield from check_facts(root)
     yield from check_sentences(root)
     yield from check_codes(root)
     for fence, _, most in FENCES:

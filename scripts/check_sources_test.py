@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Plants breaches in a small tree and sees check_sources.py find each, and nothing else."""
 
+import json
 import pathlib
 import tempfile
 import unittest
 
-from check_sources import check
+from check_sources import EVIDENCE, check
 
 CLEAN = {
     "models/graph.h": "#pragma once\n#include <vector>\n",
@@ -131,6 +132,20 @@ class CheckSources(unittest.TestCase):
                 self.assertRegex(breaches[0], r"^bench/run/a.cpp:\d: no test names .* gone_astray")
                 planted["tests/cli/a_test.py"] = "x = 'warning gone_astray'"
                 self.assertEqual(self.breaches(planted), [])
+
+    def test_facts_are_judged_or_evidence(self):
+        def planted(more, judge):
+            facts = {kind: {"properties": dict.fromkeys(names.split() + more, {})}
+                     for kind, names in EVIDENCE.items() if kind != "series"}
+            series = "".join(f'"{name}", ' for name in EVIDENCE["series"].split())
+            return {"reports/schema/report.schema.json": json.dumps({"$defs": facts}),
+                    "bench/monitor/monitor_sources.cpp": f"X GpuSource::names() {{ return {{{series}}}; }}\n",
+                    "bench/doctor/a.cpp": judge}
+
+        self.assertEqual(self.breaches(planted([], "")), [])
+        self.assertEqual(self.breaches(planted(["is_cracked"], "if (gpu.is_cracked) f();\n")), [])
+        breaches = self.breaches(planted(["is_cracked"], "// is_cracked\n"))
+        self.assertEqual(len(breaches), 3, breaches)  # of gpu, limits and processor
 
     def test_sentences_are_not_read(self):
         for line in ('if (warning.text.starts_with("job ")) f();', "a->seen.find('x');",
