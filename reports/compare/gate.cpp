@@ -26,6 +26,21 @@ std::string names_of(const Rows& rows, const Comparison& comparison) {
   return joined(names) + (left > 0 ? " and " + std::to_string(left) + " more" : "");
 }
 
+// "a, b: why; c: another reason": each reason with the rows that it is of, in their order.
+template <class Reason>
+std::string with_reasons(Rows rows, const Comparison& comparison, const Reason& reason_of) {
+  std::vector<std::string> texts;
+  while (!rows.empty()) {
+    const std::string reason = reason_of(*rows.front());
+    const auto others =
+        std::stable_partition(rows.begin(), rows.end(),
+                              [&](const ComparisonRow* row) { return reason_of(*row) == reason; });
+    texts.push_back(names_of(Rows(rows.begin(), others), comparison) + ": " + reason);
+    rows.erase(rows.begin(), others);
+  }
+  return joined(texts, "; ");
+}
+
 template <class Predicate>
 Rows rows_where(const Comparison& comparison, const Predicate& holds) {
   Rows rows;
@@ -45,9 +60,19 @@ std::vector<double> adjusted_p(const Comparison& comparison, Verdict verdict) {
   return holm_adjusted(p_values);
 }
 
-bool has_few_runs(const ComparisonRow& row, const GateOptions& options) {
-  return std::min(row.base_side.runs, row.new_side.runs) < options.minimum_runs;
+int64_t fewest_runs_of(const ComparisonRow* row) {
+  return std::min(row->base_side.runs, row->new_side.runs);
 }
+
+bool has_few_runs(const ComparisonRow& row, const GateOptions& options) {
+  return fewest_runs_of(&row) < options.minimum_runs;
+}
+
+std::string runs_text(const ComparisonRow& row) {
+  return counted(row.base_side.runs, "base run") + " and " + counted(row.new_side.runs, "new run");
+}
+
+const std::string& own_reason(const ComparisonRow& row) { return row.reason; }
 
 // Why the runs of a row are not shown to be taken in peace; empty: they are.
 const std::string& unclean(const ComparisonRow& row) {
@@ -66,34 +91,32 @@ bool refuse(const Comparison& comparison, GateResult& result) {
   };
   if (comparison.rows.empty()) return end(ExitCode::invalid_report, "invalid: there is no run");
   if (const Rows rows = of(Verdict::invalid); !rows.empty()) {
-    return end(ExitCode::invalid_report,
-               "invalid: " + names_of(rows, comparison) + ": " + rows.front()->reason);
+    return end(ExitCode::invalid_report, "invalid: " + with_reasons(rows, comparison, own_reason));
   }
   if (const Rows rows = of(Verdict::not_comparable); !rows.empty()) {
     return end(ExitCode::not_comparable,
-               "not comparable: " + names_of(rows, comparison) + ": " + rows.front()->reason);
+               "not comparable: " + with_reasons(rows, comparison, own_reason));
   }
   const Rows disturbed =
       rows_where(comparison, [](const ComparisonRow& row) { return !unclean(row).empty(); });
   if (result.options.require_clean && !disturbed.empty()) {
-    return end(ExitCode::not_comparable, "not clean: " + names_of(disturbed, comparison) + ": " +
-                                             unclean(*disturbed.front()));
+    return end(ExitCode::not_comparable,
+               "not clean: " + with_reasons(disturbed, comparison, unclean));
   }
-  const Rows few = rows_where(
+  Rows few = rows_where(
       comparison, [&](const ComparisonRow& row) { return has_few_runs(row, result.options); });
+  std::ranges::stable_sort(few, {}, fewest_runs_of);
   if (!few.empty()) {
     result.inconclusive = true;
     return end(ExitCode::inconclusive,
-               "inconclusive: too few runs: " + names_of(few, comparison) + " has " +
-                   counted(few.front()->base_side.runs, "base run") + " and " +
-                   counted(few.front()->new_side.runs, "new run") + ", and needs " +
-                   std::to_string(result.options.minimum_runs) + " of each");
+               "inconclusive: too few runs (" + std::to_string(result.options.minimum_runs) +
+                   " of each are needed): " + with_reasons(few, comparison, runs_text));
   }
   const Rows blind =
       rows_where(comparison, [](const ComparisonRow& row) { return !row.log_difference; });
   if (!blind.empty()) {
     return end(ExitCode::inconclusive,
-               "inconclusive: " + names_of(blind, comparison) + ": " + blind.front()->reason);
+               "inconclusive: " + with_reasons(blind, comparison, own_reason));
   }
   return false;
 }

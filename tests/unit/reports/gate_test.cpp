@@ -72,7 +72,9 @@ TEST(Gate, TooFewRunsAreNeverAPass) {
     const GateResult result = gate(set_at(1000), few(2, level, 60));
     EXPECT_EQ(result.exit_code, ExitCode::inconclusive);
     EXPECT_TRUE(result.inconclusive);
-    EXPECT_THAT(result.verdict, HasSubstr("too few runs: run has 5 base runs and 2 new runs"));
+    EXPECT_THAT(result.verdict,
+                HasSubstr("too few runs (3 of each are needed): run: 5 base runs and 2 new "
+                          "runs"));
   }
   EXPECT_EQ(gate(few(1, 1000, 0), set_at(1000, 60)).exit_code, ExitCode::inconclusive);
 }
@@ -119,6 +121,30 @@ TEST(Gate, OnlyCleanRunsPassWhereTheyAreAskedFor) {
   const GateResult no_nvml =
       judged([](Found& found) { found->not_monitored["sm_clock_hertz"] = "no NVML"; });
   EXPECT_THAT(no_nvml.verdict, HasSubstr("reports no clock of its GPU: no NVML"));
+}
+
+TEST(Gate, EachRowHasItsOwnReason) {
+  const auto monitored = [](int minute) {
+    RunSet set = made_up_set({{"a", around(1000)}, {"b", around(900)}, {"c", around(800)}}, minute);
+    for (RunArm& arm : set.arms) {
+      for (SetRun& run : arm.runs) run.run.ranks.at(0).monitoring.emplace();
+    }
+    return set;
+  };
+  RunSet next = monitored(60);
+  next.arms[1].runs[0].run.ranks[0].monitoring.reset();
+  next.arms[0].runs[0].run.ranks[0].monitoring.reset();
+  Monitoring& shared = *next.arms[2].runs[0].run.ranks[0].monitoring;
+  shared.verdict = MonitorVerdict::shared;
+  shared.reasons = {{.code = "cpu_steal", .figure = Figure{0.4, 0.01, FigureUnit::share}}};
+  const GateResult result = judge(compare(monitored(0), next, {}), {.require_clean = true});
+  EXPECT_THAT(result.verdict, HasSubstr("a, b: a run of made up was not monitored"));
+  EXPECT_THAT(result.verdict,
+              HasSubstr("c: a run of made up was shared: the hypervisor gave 40.0 %"));
+  next.arms[1].runs.resize(2);
+  next.arms[2].runs.resize(1);
+  EXPECT_THAT(judge(compare(monitored(0), next, {}), {}).verdict,
+              HasSubstr(": c: 5 base runs and 1 new run; b: 5 base runs and 2 new runs"));
 }
 
 // Numbers without any spread are not measurements: a drop must not pass for lack of an interval.
