@@ -13,8 +13,8 @@
 #include "reports/json/json.h"
 #include "reports/json/kernel_cache.h"
 #include "reports/statistics/statistics.h"
-#include "reports/text/monitor_text.h"
 #include "reports/text/text.h"
+#include "reports/text/warning_text.h"
 
 namespace nearmetal {
 namespace {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "reports/attribution/known_causes.h"
-#include "reports/text/monitor_text.h"
 #include "reports/text/text.h"
+#include "reports/text/warning_text.h"
 
 namespace nearmetal {
 namespace {

@@ -6,7 +6,6 @@
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/run_difference.h"
 #include "reports/document/metric.h"
-#include "reports/text/monitor_text.h"
 #include "reports/text/text.h"
 #include "reports/text/warning_text.h"
 

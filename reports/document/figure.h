@@ -2,6 +2,8 @@
 #pragma once
 
 #include <array>
+#include <cmath>
+#include <utility>
 
 namespace nearmetal {
 
@@ -18,7 +20,14 @@ struct Figure {
   bool operator==(const Figure&) const = default;
 };
 
-/// Whether `a` is further above its limit than `b` above its own, each in times of it.
-bool is_worse(const Figure& a, const Figure& b);
+/// Whether `a` is further above its limit than `b` above its own, each in times of it; above a
+/// limit of 0 anything is infinitely far.
+inline bool is_worse(const Figure& a, const Figure& b) {
+  const auto excess = [](const Figure& figure) {
+    const double size = std::abs(figure.value);
+    return std::pair(size > 0 ? size / figure.limit : 0, size);
+  };
+  return excess(a) > excess(b);
+}
 
 }  // namespace nearmetal

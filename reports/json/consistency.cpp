@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "models/errors.h"
-#include "reports/document/job_samples.h"
 #include "reports/document/metric.h"
 #include "reports/document/unlike_jobs.h"
 #include "reports/json/json.h"

@@ -3,7 +3,6 @@
 #include <iterator>
 
 #include "reports/json/fields.h"
-#include "reports/text/monitor_text.h"
 #include "reports/text/warning_text.h"
 
 namespace nearmetal::json {

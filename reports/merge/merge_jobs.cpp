@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "reports/document/job_samples.h"
 #include "reports/document/metric.h"
 #include "reports/document/unlike_jobs.h"
 #include "reports/merge/merge.h"

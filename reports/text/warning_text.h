@@ -1,4 +1,4 @@
-// Warnings, and the figures by which they are judged, in words.
+// Warnings, what the monitor saw, and the figures by which both are judged, in words.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "reports/document/figure.h"
+#include "reports/document/monitoring.h"
 #include "reports/document/warning.h"
 
 namespace nearmetal {
@@ -29,5 +30,15 @@ std::string told_text(const Warning& warning);
 /// Sets the text, and who gave it, from what told_text() made. Reports before 1.14 have those in
 /// the text alone.
 void take_told_text(const std::string& told, Warning& warning);
+
+/// "other processes kept 1.50 CPUs busy"
+std::string text_of(const MonitorReason& reason);
+
+/// The sentences of all.
+std::vector<std::string> texts_of(const std::vector<MonitorReason>& reasons);
+
+/// What a sentence of text_of() says: reports before 1.14 have those alone. Of one that is not
+/// known nothing but the sentence is.
+MonitorReason reason_from(const std::string& sentence);
 
 }  // namespace nearmetal

@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "reports/text/monitor_text.h"
 #include "reports/text/warning_text.h"
 
 namespace nearmetal {
