@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -52,7 +53,7 @@ std::vector<fs::path> groups_of(const std::string& controller, const fs::path& r
     const fs::path own = fs::path(path).relative_path();
     if (controllers.empty()) add_up_to(mounts, mounts / own, groups);
     if (("," + controllers + ",").find("," + controller + ",") == controllers.npos) continue;
-    for (const std::string& name : {controllers, controller}) {
+    for (const std::string& name : std::set{controllers, controller}) {
       if (fs::exists(mounts / name)) add_up_to(mounts / name, mounts / name / own, groups);
     }
   }
@@ -67,17 +68,17 @@ void take_least(std::optional<T>& least, T value) {
 
 void take_cpus(const fs::path& group, GroupLimits& limits) {
   std::ifstream file(group / "cpu.max");  // "150000 100000", or "max 100000"
-  std::string quota;
+  std::string word;
   double period = 0;
-  if (!(file >> quota >> period)) {
-    const auto of_version_1 = number_in(group / "cpu.cfs_quota_us");
-    if (!of_version_1) return;
-    quota = std::to_string(*of_version_1);
+  std::optional<double> quota;
+  if (file >> word >> period) {
+    quota = std::strtod(word.c_str(), nullptr);  // 0 of "max"
+  } else {
+    quota = number_in(group / "cpu.cfs_quota_us");
     period = number_in(group / "cpu.cfs_period_us").value_or(0);
   }
-  limits.tells_cpus = true;
-  const double microseconds = quota == "max" ? -1 : std::strtod(quota.c_str(), nullptr);
-  if (microseconds > 0 && period > 0) take_least(limits.cpus, microseconds / period);
+  limits.tells_cpus = limits.tells_cpus || quota;
+  if (quota && *quota > 0 && period > 0) take_least(limits.cpus, *quota / period);
 }
 
 void take_memory(const fs::path& group, GroupLimits& limits) {
@@ -109,15 +110,14 @@ GroupLimits group_limits(const fs::path& root) {
   return limits;
 }
 
-std::optional<GroupThrottling> group_throttling(const fs::path& root) {
-  std::optional<GroupThrottling> most;
+std::vector<GroupThrottling> group_throttling(const fs::path& root) {
+  std::vector<GroupThrottling> found;
   for (const fs::path& group : groups_of("cpu", root)) {
     const auto periods = named_number_in(group / "cpu.stat", "nr_periods");
     const auto throttled = named_number_in(group / "cpu.stat", "nr_throttled");
-    if (!periods || !throttled || *periods == 0) continue;
-    if (!most || *throttled > most->throttled) most = {*periods, *throttled};
+    if (periods && throttled) found.push_back({*periods, *throttled});
   }
-  return most;
+  return found;
 }
 
 int64_t threads_within(int64_t cpus, std::optional<double> quota) {

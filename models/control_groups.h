@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <vector>
 
 namespace nearmetal {
 
@@ -16,13 +17,13 @@ struct GroupLimits {
 };
 GroupLimits group_limits(const std::filesystem::path& root = "/");
 
-/// How often the quota of CPUs stopped the threads, counted since the group was made.
+/// How often a quota of CPUs stopped the threads of a group, counted since it was made.
 struct GroupThrottling {
   int64_t periods = 0;
   int64_t throttled = 0;
 };
-/// Of the group that was stopped most often; none where no group has a quota.
-std::optional<GroupThrottling> group_throttling(const std::filesystem::path& root = "/");
+/// Of each group that counts, innermost first.
+std::vector<GroupThrottling> group_throttling(const std::filesystem::path& root = "/");
 
 /// Threads that are worth having on so many CPUs. A part of a CPU is worth one, but none is left
 /// waiting for the next period of the quota.

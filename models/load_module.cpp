@@ -38,13 +38,17 @@ fs::path module_path(const std::string& name, const std::string& what) {
 }
 
 // Leaves the current folder for as long as it lives: libraries read settings there when they are
-// loaded, such as UCX its ucx.conf, which may name others to load.
+// loaded, such as UCX its ucx.conf, which may name others to load. One that may not be entered
+// could not be come back to; nor does anything read there.
 class AwayFromHere {
  public:
   AwayFromHere() : here_(open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)) {
-    if (here_ < 0 || chdir("/") != 0) throw NotSupported("the current folder cannot be left");
+    if (here_ < 0 || (access(".", X_OK) == 0 && chdir("/") == 0)) return;
+    close(here_);
+    here_ = -1;
   }
   ~AwayFromHere() {
+    if (here_ < 0) return;
     if (fchdir(here_) != 0) std::abort();  // what is written would come to lie elsewhere
     close(here_);
   }

@@ -120,18 +120,15 @@ void add_throttling(const MonitorTable& table, Monitoring& result) {
   }
   if (!table.held_share) return;
   MonitorReason held = reason_of("quota_held", *table.held_share);
-  held.subject = "the control group's quota of " + shortest(table.quota.value_or(0), 4) + " CPUs";
   add_if_above(held, result);
 }
 
-// The clock of CPUs that wait for a GPU follows the governor, and not the work.
-void add_drift(const MonitorTable& table, Monitoring& result) {
+// The clock of CPUs that wait follows the governor, and not the work.
+void add_drift(const MonitorTable& table, const MonitorOptions& options, Monitoring& result) {
   if (table.seconds.size() < fewest_samples_for_drift) return;
-  const bool on_gpu = std::ranges::find(table.names, "sm_clock_hertz") != table.names.end();
-  const std::vector<const char*> of_cpus = {"cpu_hertz"};
-  const std::vector<const char*> of_gpu = {"sm_clock_hertz", "memory_clock_hertz"};
-  for (const char* name : on_gpu ? of_gpu : of_cpus) {
+  for (const std::string name : {"sm_clock_hertz", "memory_clock_hertz", "cpu_hertz"}) {
     if (series_named(result, name) == nullptr) continue;
+    if (name == "cpu_hertz" && !options.on_all_cpus) continue;
     const auto column = std::ranges::find(table.names, name);
     const std::vector<double> values = column_of(table, column - table.names.begin());
     const size_t quarter = values.size() / 4;
@@ -169,7 +166,7 @@ struct Monitor::Sources {
   bool closed = false;
   Maybe<int64_t> first_memory_errors, first_link_errors;
   Maybe<double> first_joules;
-  std::optional<GroupThrottling> first_throttling;
+  std::vector<GroupThrottling> first_throttling;  // by group
   std::vector<RdmaTraffic> first_rdma;
 };
 
@@ -258,13 +255,13 @@ void Monitor::sample(double seconds) {
 void Monitor::read_totals() {
   if (!sources_->opened || sources_->closed) return;
   sources_->closed = true;
-  if (const auto& first = sources_->first_throttling) {
-    const GroupThrottling now = group_throttling(options_.root).value_or(*first);
-    const auto periods = static_cast<double>(now.periods - first->periods);
-    if (periods > 0) {
-      table_.held_share = static_cast<double>(now.throttled - first->throttled) / periods;
-      table_.quota = group_limits(options_.root).cpus;
-    }
+  const std::vector<GroupThrottling> throttling = group_throttling(options_.root);
+  const std::vector<GroupThrottling>& first = sources_->first_throttling;
+  for (size_t i = 0; i < std::min(first.size(), throttling.size()); ++i) {
+    const auto periods = static_cast<double>(throttling[i].periods - first[i].periods);
+    const auto throttled = static_cast<double>(throttling[i].throttled - first[i].throttled);
+    if (periods > 0)
+      table_.held_share = std::max(table_.held_share.value_or(0), throttled / periods);
   }
   table_.rdma_traffic = traffic_since(sources_->first_rdma, rdma_counters(options_.root));
   if (sources_->gpu == nullptr) return;
@@ -321,7 +318,7 @@ Monitoring judge_samples(const MonitorTable& table, const MonitorOptions& option
   add_series(table, std::max<size_t>(group, 1), result);
   add_sharing(table, options, result);
   add_throttling(table, result);
-  add_drift(table, result);
+  add_drift(table, options, result);
   add_what_is_not_known(options, result);
   add_count("memory_errors", table.memory_errors, result);
   add_count("link_errors", table.link_errors, result);

@@ -20,6 +20,7 @@ struct MonitorOptions {
   double hz = 10;
   std::string pci_id = "";    // of the rank's GPU; empty: none
   std::string mig_uuid = "";  // of the part that the rank has for itself; empty: all of it
+  bool on_all_cpus = true;    // its threads keep all CPUs that it may use busy, and no GPU
   int64_t ranks_on_host = 1;  // of this job: their work is not that of others
   int64_t sharing_jobs = 1;   // jobs that are meant to be on the GPU at once, and on the CPUs
   bool through_mps = false;   // whose server is one more process
@@ -38,7 +39,6 @@ struct MonitorTable {
   Maybe<int64_t> most_processes = Unknown{"no GPU is watched"};  // on the GPU at once
   Maybe<int64_t> memory_errors = Unknown{"no GPU is watched"};   // uncorrected, in the window
   Maybe<int64_t> link_errors = Unknown{"no GPU is watched"};     // of NVLink
-  std::optional<double> quota;                                   // of CPUs, of the control group
   std::optional<double> held_share;  // of the periods of the quota, in which it stopped threads
   Maybe<double> joules = Unknown{"no GPU is watched"};
   std::vector<RdmaTraffic> rdma_traffic;

@@ -1,5 +1,7 @@
 #include "bench/run/rank_run.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -109,11 +111,18 @@ Prepared start_from_seed(const RankTask& task, std::vector<Exchange>& exchanges,
   return prepared;
 }
 
+bool on_all_cpus(const RunConfig& config) {
+  cpu_set_t mask;
+  const bool known = sched_getaffinity(0, sizeof mask, &mask) == 0;
+  return config.threads == 0 || (known && config.threads >= CPU_COUNT(&mask));
+}
+
 void train_with_progress(const RankTask& task, Program& program, RankResult& found) {
   TrainerProgress& progress = task.so_far.progress;
   Monitor monitor({.hz = task.config.monitor_hz,
                    .pci_id = task.device.pci_id,
                    .mig_uuid = mig_uuid(task.device),
+                   .on_all_cpus = task.config.device == Device::cpu && on_all_cpus(task.config),
                    .ranks_on_host = task.world.local_size(),
                    .sharing_jobs = task.sharing_jobs,
                    .through_mps = task.through_mps},

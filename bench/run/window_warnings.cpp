@@ -27,8 +27,10 @@ void warn_of_warm_up(const WarmUp& warm_up, Run& run) {
   const std::string after =
       " after " + counted(warm_up.steps, "warm-up step") + "; a longer --warmup may help";
   if (warm_up.drift) {
+    const double halves = warm_up.halves_difference.value.value_or(0);
+    const double larger = std::abs(halves) > std::abs(*warm_up.drift) ? halves : *warm_up.drift;
     return add_warning(run, "not_steady", "step times were not steady" + after,
-                       Figure{*warm_up.drift, warm_up.limit, FigureUnit::share});
+                       Figure{larger, warm_up.limit, FigureUnit::share});
   }
   add_warning(
       run, "steadiness_unknown",

@@ -14,6 +14,7 @@ namespace {
 
 std::vector<Gpu> gpus_in_order(const std::string& nvml_library) {
   std::vector<Gpu> gpus = all_gpus(Nvml(nvml_library), "/");
+  std::erase_if(gpus, [](const Gpu& gpu) { return gpu.lost.has_value(); });
   std::ranges::stable_sort(gpus, [](const Gpu& a, const Gpu& b) {
     return a.pci_id.value.value_or("") < b.pci_id.value.value_or("");
   });

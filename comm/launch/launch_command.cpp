@@ -108,7 +108,7 @@ std::string choice_by_rank(const std::vector<OwnWords>& words) {
     for (const std::string& word : own.behind) text += " " + shell_quoted(word);
     text += ";; ";
   }
-  return text + "*) echo no rank of Open MPI >&2; exit 2;; esac";
+  return text + "*) echo not started by mpirun of Open MPI >&2; exit 2;; esac";
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ std::vector<KeyField> nearest_context(const RunSet& history, const std::vector<K
     for (const SetRun& run : arm.runs) {
       const std::vector<KeyField> context = context_of(run.key);
       const size_t differences = key_differences(context, wanted).size();
-      if (differences >= fewest) continue;
+      if (differences > fewest) continue;  // the latest of equals, as it tells the most
       fewest = differences;
       nearest = context;
     }
@@ -76,7 +76,8 @@ using Runs = std::vector<const SetRun*>;
 Runs runs_of(const RunArm& arm, const std::vector<KeyField>& context, const std::string& since) {
   Runs runs;
   for (const SetRun& run : arm.runs) {
-    if (run.run.started_at >= since && context_of(run.key) == context) runs.push_back(&run);
+    const bool same = key_differences(context, context_of(run.key)).empty();
+    if (run.run.started_at >= since && same) runs.push_back(&run);
   }
   std::ranges::stable_sort(runs, {}, [](const SetRun* run) { return run->run.started_at; });
   return runs;

@@ -33,11 +33,20 @@ void add_new(std::vector<KeyDifference>& differences, const KeyDifference& found
   if (std::ranges::none_of(differences, same)) differences.push_back(found);
 }
 
-// The differences of every run of both arms from the first of the base; each difference once.
+// The key of the run that tells the most of its machine, the first of equals.
+const std::vector<KeyField>& fullest_key(const RunArm& arm) {
+  const auto told = [](const SetRun& run) {
+    return std::ranges::count_if(run.key,
+                                 [](const KeyField& field) { return !field.value.empty(); });
+  };
+  return std::ranges::max_element(arm.runs, {}, told)->key;
+}
+
+// The differences of every run of both arms from one of the base; each difference once.
 std::vector<KeyDifference> differences_within(const ArmPair& pair, const CompareOptions& options) {
   std::vector<KeyDifference> found;
   if (pair.base->runs.empty()) return found;
-  const std::vector<KeyField>& key = pair.base->runs.front().key;
+  const std::vector<KeyField>& key = fullest_key(*pair.base);
   for (const RunArm* arm : {pair.base, pair.next}) {
     for (const SetRun& run : arm->runs) {
       if (run.key == key) continue;

@@ -28,7 +28,7 @@ void add_order_note(ComparisonRow& row, const Runs& base, const Runs& next) {
     row.notes.push_back(
         {"few_sessions",
          "the runs are of " + counted(row.base_side.sessions, "session") +
-             " (host, boot, day) of " + row.base_side.name + " and " +
+             " (system since its start, day) of " + row.base_side.name + " and " +
              std::to_string(row.new_side.sessions) + " of " + row.new_side.name +
              ": too few to know how sessions differ, so that the interval holds within one; from 4 "
              "on of a side it takes that in"});

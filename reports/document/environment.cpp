@@ -9,8 +9,8 @@ namespace nearmetal {
 
 std::string operating_system_of(const Environment& environment) {
   if (environment.boot_id) return "boot " + *environment.boot_id;
-  if (environment.machine_id) return "machine " + *environment.machine_id;
-  return environment.host_name + ", " + environment.kernel;
+  return environment.machine_id.value.value_or("") + " " + environment.host_name + " " +
+         environment.kernel;
 }
 
 int64_t usable_threads(const Environment& environment) {

@@ -218,7 +218,7 @@ struct Environment {
 };
 
 /// The same text for environments of one operating system, another for those of two: by what its
-/// kernel drew when it started, else by its installation, and by names where nothing else is known.
+/// kernel drew when it started; where that is not known, by its installation and its names.
 std::string operating_system_of(const Environment& environment);
 
 /// Threads that are worth having there, by the affinity mask and the quota of the control group.

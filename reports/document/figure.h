@@ -14,7 +14,7 @@ constexpr auto names_of(FigureUnit) {
 
 struct Figure {
   double value = 0;
-  double limit = 0;  // the largest that is taken for good, whatever its sign
+  double limit = 0;  // the largest that is acceptable, whatever its sign
   FigureUnit unit = FigureUnit::share;
 
   bool operator==(const Figure&) const = default;

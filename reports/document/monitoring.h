@@ -51,8 +51,8 @@ struct MonitorReasonKind {
   const char* before;  // of its sentence, which is the subject, this, the figure,
   const char* behind;  // and this
   FigureUnit unit;
-  double limit;                           // above it the window was
-  std::optional<MonitorVerdict> verdict;  // so; none: that is only said
+  double limit;
+  std::optional<MonitorVerdict> verdict;  // on a window above the limit; none: it is only told
 };
 
 std::span<const MonitorReasonKind> monitor_reason_kinds();

@@ -112,9 +112,10 @@ void check_window(const Run& run, const RunConfig& config, const Place& place) {
   require_near(place, "seconds", window.seconds, longest,
                "the window's step_seconds of the slowest rank add up to");
   if (!config.batch) return;
-  const int64_t of_ranks = step_samples(config) * window.steps * run.world_size;
+  const double of_ranks = static_cast<double>(step_samples(config)) *
+                          static_cast<double>(window.steps) * static_cast<double>(run.world_size);
   require_near(place, words_of(run.sample).plural, static_cast<double>(window.samples),
-               samples_of_job(config, static_cast<double>(of_ranks)),
+               samples_of_job(config, of_ranks),
                config.pipeline > 1 || config.micro_batches > 1
                    ? "batch x micro_batches x steps x replicas is"
                : config.accumulate == 1 ? "batch x steps x ranks is"
@@ -142,41 +143,35 @@ std::span<const Rank> ranks_of_job(const Run& run, size_t job) {
   return std::span(run.ranks).subspan(first, run.jobs[job].ranks);
 }
 
-double seconds_of_slowest(const ConcurrentJob& job, std::span<const Rank> ranks) {
-  double longest = 0;
-  for (const Rank& rank : ranks) {
-    const auto steps = std::span(rank.step_seconds).subspan(*job.first_step);
-    longest = std::max(longest, std::accumulate(steps.begin(), steps.end(), 0.0));
-  }
-  return longest;
-}
-
-// Jobs at once count while all of them are in their windows, each of others in its own.
+// Jobs that ran at once count while all of them are in their windows.
 void check_jobs(const Run& run, const Arm& arm, const RunConfig& of_all, const Place& place) {
-  const bool serial = arm.share && arm.share->mode == SharingMode::serial;
   TimeSpan common;
-  for (size_t i = 0; !serial && i < run.jobs.size(); ++i) {
+  for (size_t i = 0; i < run.jobs.size(); ++i) {
     common = within_windows(ranks_of_job(run, i), *run.jobs[i].first_step, common);
   }
   const Place jobs{&place, "jobs", {}};
   for (size_t i = 0; i < run.jobs.size(); ++i) {
     const ConcurrentJob& job = run.jobs[i];
     const RunConfig& config = arm.workloads.empty() ? of_all : arm.workloads.at(i);
-    if (!config.batch) continue;
-    const std::span<const Rank> ranks = ranks_of_job(run, i);
-    const double samples = samples_within(config, ranks, *job.first_step, common);
-    const double seconds = serial ? seconds_of_slowest(job, ranks) : common.end - common.begin;
+    if (!config.batch || !in_step(config, job.ranks)) continue;  // else ranks have own windows
+    const double samples = samples_within(config, ranks_of_job(run, i), *job.first_step, common);
     require_near(Place{&jobs, {}, i}, words_of(job.sample).throughput_key, job.throughput,
-                 throughput_of(samples, seconds), "by its ranks' step_seconds it is");
+                 throughput_of(samples, common.end - common.begin),
+                 "by its ranks' step_seconds it is");
   }
 }
 
-bool tells_of_its_jobs(const Run& run) {
-  int64_t ranks = 0;
-  int64_t longest_warm_up = 0;
+// Whether all is there by which its jobs at once are checked, as this build wrote it: before
+// reports of 1.14 jobs of several stages counted samples once for each stage.
+bool tells_of_its_jobs(const Run& run, const Arm& arm, const Report& report) {
+  const bool serial = arm.share && arm.share->mode == SharingMode::serial;
+  const bool counts_once = report.schema_version.size() > 3 && report.schema_version >= "1.14";
+  if (serial || !counts_once || run.tool.value_or(report.tool) != report.tool) return false;
+  int64_t ranks = 0, longest_warm_up = 0;
   for (const ConcurrentJob& job : run.jobs) {
-    ranks += job.first_step ? job.ranks : 0;
-    longest_warm_up = std::max(longest_warm_up, job.first_step.value_or(0));
+    if (!job.first_step || job.ranks > std::ssize(run.ranks) - ranks) return false;
+    ranks += job.ranks;
+    longest_warm_up = std::max(longest_warm_up, *job.first_step);
   }
   return !run.jobs.empty() && ranks == std::ssize(run.ranks) && run.status == Status::complete &&
          std::ranges::all_of(run.ranks, [&](const Rank& rank) {
@@ -236,8 +231,6 @@ void require_consistent(const Report& report,
 }
 
 void require_consistent_runs(const Report& report) {
-  // Before 1.14 jobs of several stages at once counted samples once for each stage.
-  const bool counts_jobs = report.schema_version.size() > 3 && report.schema_version >= "1.14";
   const Place root, arms{&root, "arms", {}};
   for (size_t i = 0; i < report.arms.size(); ++i) {
     const Place arm{&arms, {}, i}, runs{&arm, "runs", {}};
@@ -250,7 +243,9 @@ void require_consistent_runs(const Report& report) {
         check_references(run.ranks[k], report.environments, Place{&ranks, {}, k});
       }
       check_run(run, config, place);
-      if (counts_jobs && tells_of_its_jobs(run)) check_jobs(run, report.arms[i], config, place);
+      if (tells_of_its_jobs(run, report.arms[i], report)) {
+        check_jobs(run, report.arms[i], config, place);
+      }
     }
   }
 }

@@ -15,7 +15,8 @@ using Change = std::function<std::string(const std::string& text)>;
 // By the names of their fields. The texts of all others are names that this program gives.
 constexpr std::array free_texts = {"argv",    "variables",     "host_facts", "kernel_options",
                                    "unknown", "not_monitored", "failure",    "unsupported",
-                                   "text",    "seen",          "profiles",   "device_reason"};
+                                   "text",    "seen",          "profiles",   "device_reason",
+                                   "host",    "why",           "subject"};
 
 void change_all(Json& part, const Change& change) {
   if (part.is_string()) part = change(part.get<std::string>());

@@ -11,7 +11,7 @@ void fields(Archive& field, Figure& figure) {
   field.type("figure", "A figure by which something is judged");
   field("value", figure.value);
   field("limit", figure.limit, at_least(0),
-        "The largest that is taken for good, whatever its sign");
+        "The largest value that is acceptable, whatever its sign");
   field("unit", figure.unit);
 }
 

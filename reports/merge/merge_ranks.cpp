@@ -116,19 +116,27 @@ std::optional<int64_t> stage_of_rank(const Report& report, int64_t rank) {
   return config.pipeline > 1 ? std::optional(stage_of(config, rank)) : std::nullopt;
 }
 
-// A warning of every rank is given once.
+// A warning that every rank gives in the same words is given once, with the worst figure.
 std::vector<Warning> merged_warnings(std::vector<Report>& reports) {
   std::vector<Warning> warnings;
-  const auto says = [&](Report& report, const Warning& warning) {
-    const auto& own = run_of(report).warnings;
-    return std::ranges::find(own, warning) != own.end();
+  const auto takes_worse = [&](Report& report, Warning& warning) {
+    for (const Warning& other : run_of(report).warnings) {
+      if (other.code != warning.code || other.text != warning.text) continue;
+      if (other.figure && warning.figure && is_worse(*other.figure, *warning.figure)) {
+        warning.figure = other.figure;
+      }
+      return true;
+    }
+    return false;
   };
   for (size_t i = 0; i < reports.size(); ++i) {
     for (Warning warning : run_of(reports[i]).warnings) {
-      const bool common =
-          std::ranges::all_of(reports, [&](Report& report) { return says(report, warning); });
+      const Warning own = warning;
+      const bool common = std::ranges::all_of(
+          reports, [&](Report& report) { return takes_worse(report, warning); });
       if (common && i > 0) continue;
       if (!common) {
+        warning = own;
         warning.rank = i;
         warning.stage = stage_of_rank(reports[i], *warning.rank);
         warning.host = reports[i].environments.at(0).host_name;

@@ -15,7 +15,7 @@ std::string number_text(const Figure& figure) {
     case FigureUnit::share:
       return significant(100 * figure.value, 3);
     case FigureUnit::count:
-      return std::to_string(std::llround(figure.value));
+      return fixed(figure.value, 0);
     default:
       return significant(figure.value, 3);
   }
@@ -38,7 +38,7 @@ std::optional<int64_t> take_number(std::string_view word, std::string_view& text
   const char* begin = text.data() + word.size();
   int64_t number = 0;
   const auto [end, error] = std::from_chars(begin, text.data() + text.size(), number);
-  if (error != std::errc{}) return std::nullopt;
+  if (error != std::errc{} || number < 0) return std::nullopt;
   text.remove_prefix(end - text.data());
   return number;
 }
@@ -46,7 +46,7 @@ std::optional<int64_t> take_number(std::string_view word, std::string_view& text
 void take_job(std::string_view& text, Warning& warning) {
   std::string_view rest = text;
   const std::optional<int64_t> number = take_number("job ", rest);
-  if (!number || !rest.starts_with(": ")) return;
+  if (number.value_or(0) < 1 || !rest.starts_with(": ")) return;
   warning.job = *number - 1;
   text = rest.substr(2);
 }
@@ -76,7 +76,7 @@ std::optional<MonitorReason> read_by(const MonitorReasonKind& kind, std::string_
   const char* number = sentence.data() + before + std::string_view(kind.before).size();
   double value = 0;
   const auto [end, error] = std::from_chars(number, sentence.data() + sentence.size(), value);
-  if (error != std::errc{}) return std::nullopt;
+  if (error != std::errc{} || !std::isfinite(value)) return std::nullopt;
   reason.figure = {kind.unit == FigureUnit::share ? value / 100 : value, kind.limit, kind.unit};
   return text_of(reason) == sentence ? std::optional(reason) : std::nullopt;
 }

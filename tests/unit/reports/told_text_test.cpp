@@ -46,7 +46,6 @@ TEST(MonitorText, OfEveryKindIsReadBackAsItsValues) {
   for (const MonitorReasonKind& kind : monitor_reason_kinds()) {
     MonitorReason reason{.code = kind.code, .figure = Figure{4, kind.limit, kind.unit}};
     if (reason.code == "clock_changed") reason.subject = "sm_clock_hertz";
-    if (reason.code == "quota_held") reason.subject = "the control group's quota of 2 CPUs";
     EXPECT_EQ(reason_from(text_of(reason)), reason) << text_of(reason);
   }
   const MonitorReason lost{.code = "unknown", .subject = "cpu_steal_share", .why = "no /proc/stat"};
