@@ -67,13 +67,13 @@ CODE = re.compile(r'(?:[{?:]|return \{|Urgency::\w+,|\(run,)\s*"([a-z0-9]+(?:_[a
 # Sentences are for people: what code needs of them is a value beside. Lines of others' files are read.
 SENTENCE = re.compile(r"(?:\.|->)(?:text|seen|why|fix|hint|failure|reason)(?:\.|->)(?:find\w*|rfind|"
                       r"starts_with|ends_with|substr|compare|contains|erase|insert)\(|\bwith_ranges\(")
-OTHERS_LINES = "reports/imports/"
+OTHERS_LINES = ("reports/imports/", "reports/text/warning_text.cpp")  # and those of earlier reports
 # Who judges a fact of the environment: by these a bad value is seen.
 JUDGES = ["bench/doctor", "bench/monitor", "bench/run/rank_facts.cpp", "bench/environment/virtualisation.cpp",
-          "reports/attribution", "reports/compare", "reports/document/environment.cpp", "comm/layout"]
+          "reports/attribution", "reports/compare", "reports/document/environment.cpp", "reports/merge", "comm/layout"]
 # Facts that are neither good nor bad by themselves: they tell what was measured, or why.
 EVIDENCE = {
-    "gpu": "name compute_capability driver_version serial vbios vgpu_scheduler bar1_bytes ecc dma_buf "
+    "gpu": "name memory_bytes link_generation compute_capability driver_version serial vbios vgpu_scheduler bar1_bytes ecc dma_buf "
            "largest_memory_hertz cpu_affinity iommu_group iommu_type virtual_function",
     "limits": "huge_pages huge_page_bytes transparent_huge_pages numa_balancing open_files",
     "processor": "sockets cores numa_nodes governor largest_hertz microcode cache",
@@ -247,7 +247,8 @@ def check_facts(root):
     for kind, names in facts.items():
         evidence = EVIDENCE[kind].split()
         for name in names:
-            pattern = rf'"{name}"' if kind == "series" else rf"(?:\.|->|::){name}\b"
+            pattern = (rf'"{name}"' if kind == "series" else
+                       rf"(?:Gpu|Limits|Processor)::{name}\b|(?:gpus?(?:\[\w+\])?|one|limits|cpu|processor)(?:\.|->){name}\b")
             is_judged = re.search(pattern, judges.replace("".join(lists), ""))
             if not is_judged and name not in evidence + ["unknown"]:
                 yield f"reports/schema/report.schema.json:1: nobody judges {name} of {kind}: is it evidence?"
@@ -260,7 +261,7 @@ def check_sentences(root):
     """Code that looks into a sentence that code wrote."""
     for path in source_files(root):
         name = path.relative_to(root).as_posix()
-        if name.startswith(("tests/", OTHERS_LINES)):
+        if name.startswith(("tests/", *OTHERS_LINES)):
             continue
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
             if SENTENCE.search(line):

@@ -33,20 +33,24 @@ void add_new(std::vector<KeyDifference>& differences, const KeyDifference& found
   if (std::ranges::none_of(differences, same)) differences.push_back(found);
 }
 
-// The key of the run that tells the most of its machine, the first of equals.
-const std::vector<KeyField>& fullest_key(const RunArm& arm) {
+// The key of the run that tells the most of its machine; of equals the first, of the base.
+const std::vector<KeyField>& fullest_key(const ArmPair& pair) {
   const auto told = [](const SetRun& run) {
     return std::ranges::count_if(run.key,
                                  [](const KeyField& field) { return !field.value.empty(); });
   };
-  return std::ranges::max_element(arm.runs, {}, told)->key;
+  const SetRun* fullest = &pair.base->runs.front();
+  for (const RunArm* arm : {pair.base, pair.next}) {
+    for (const SetRun& run : arm->runs) fullest = told(run) > told(*fullest) ? &run : fullest;
+  }
+  return fullest->key;
 }
 
 // The differences of every run of both arms from one of the base; each difference once.
 std::vector<KeyDifference> differences_within(const ArmPair& pair, const CompareOptions& options) {
   std::vector<KeyDifference> found;
   if (pair.base->runs.empty()) return found;
-  const std::vector<KeyField>& key = fullest_key(*pair.base);
+  const std::vector<KeyField>& key = fullest_key(pair);
   for (const RunArm* arm : {pair.base, pair.next}) {
     for (const SetRun& run : arm->runs) {
       if (run.key == key) continue;

@@ -81,6 +81,19 @@ std::optional<MonitorReason> read_by(const MonitorReasonKind& kind, std::string_
   return text_of(reason) == sentence ? std::optional(reason) : std::nullopt;
 }
 
+// Of a monitor's verdict the figure of its worst reason.
+std::optional<Figure> figure_of_verdict(const Warning& warning) {
+  const std::string before = "in the timed window: ", between = "; ";
+  if (!warning.code.starts_with("monitor_") || !warning.text.starts_with(before)) return {};
+  std::vector<MonitorReason> reasons;
+  for (size_t at = before.size(), end = 0; end != std::string::npos; at = end + between.size()) {
+    end = warning.text.find(between, at);
+    reasons.push_back(reason_from(warning.text.substr(at, end - at)));
+  }
+  const MonitorReason* worst = worst_of(reasons);
+  return worst ? worst->figure : std::nullopt;
+}
+
 }  // namespace
 
 std::string figure_text(const Figure& figure) {
@@ -117,6 +130,7 @@ void take_told_text(const std::string& told, Warning& warning) {
     take_rank(text, warning);
   }
   warning.text = text;
+  if (!warning.figure) warning.figure = figure_of_verdict(warning);
 }
 
 std::string text_of(const MonitorReason& reason) {

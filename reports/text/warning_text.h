@@ -27,8 +27,8 @@ std::vector<std::string> givers_of(const Warning& warning);
 /// The text behind who gave it: "job 2: rank 1 (vm0): step times were not steady".
 std::string told_text(const Warning& warning);
 
-/// Sets the text, and who gave it, from what told_text() made. Reports before 1.14 have those in
-/// the text alone.
+/// Sets the text, who gave it, and of a monitor's verdict the figure, from what told_text() made:
+/// reports before 1.14 have all these in the text alone.
 void take_told_text(const std::string& told, Warning& warning);
 
 /// "other processes kept 1.50 CPUs busy"

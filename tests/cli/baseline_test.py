@@ -47,6 +47,28 @@ class Baseline(CompareTest):
         self.assert_refused(self.call("baseline", "remove", "main", "--all"), 5, "no baseline main")
         self.assert_refused(self.call("baseline", "remove", "../baselines", "--all"), 2, "is no name")
 
+    def test_reports_that_do_not_tell_their_cpu_are_of_the_same_machine(self):
+        base = self.runs("base", 1000, count=6)
+        for name in base[3:]:
+            self.tell_cpu(name, stepping=1)
+        self.baseline("add", "main", *base)
+        new = self.runs("new", 1000, count=3, minute=60)
+        for name in new:
+            self.tell_cpu(name, stepping=1)
+        self.assertIn("6|3", self.call("gate", "main", *new).out)
+        self.tell_cpu(new[0], stepping=2)
+        process = self.call("gate", "main", *new)
+        self.assert_verdict(process, 4, "cpu_id")
+
+    def tell_cpu(self, name, stepping):
+        with open(self.path(name), encoding="utf-8") as file:
+            report = json.load(file)
+        report["environments"][0]["processor"] = {
+            "vendor": "GenuineIntel", "family": 6, "model": 143, "stepping": stepping,
+            "microcode": "0x1", "cache": "1 KB", "sockets": 1, "cores": 2, "numa_nodes": 1,
+            "governor": "performance", "largest_hertz": 1, "unknown": {}}
+        self.write(name, json.dumps(report))
+
     def test_a_whole_baseline_is_removed_only_when_asked(self):
         """As a pattern that no file matches may leave no file on the command line."""
         reports = self.runs("base", 1000, count=2)

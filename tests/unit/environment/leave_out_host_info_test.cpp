@@ -25,7 +25,10 @@ TEST(HostInfo, IsLeftOutWhereverItIsWritten) {
                            {"NCCL_SOCKET_IFNAME", "vm17-ib0"},
                            {"NCCL_DEBUG", "INFO"}};
   environment.host_facts = {{"host_serial", "serial-secret-2"}, {"acs", "off"}};
-  report.arms[0].runs[0].warnings = {{"some", "rank 1 (vm17.customer.example): slow"}};
+  report.arms[0].runs[0].warnings = {
+      {.code = "some", .text = "slow on vm17", .rank = 1, .host = "vm17.customer.example"}};
+  report.arms[0].runs[0].ranks[0].monitoring->reasons = {
+      {.code = "unknown", .subject = "cpu_hertz", .why = "vm17 tells none"}};
   report.invocation.argv = {"/home/secret/nearmetal",
                             "run",
                             "--output=/home/secret/o.json",

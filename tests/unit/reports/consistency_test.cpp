@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "models/errors.h"
 #include "reports/json/json_writer.h"
 #include "reports/merge/merge.h"
@@ -113,6 +115,13 @@ TEST(Consistency, JobsAtOnceCountTheSamplesOfAReplicaOnce) {
     report.arms[0].runs[0].jobs[1].throughput *= 2;
     EXPECT_THAT([&] { require_consistent_runs(report); },
                 testing::ThrowsMessage<InvalidReport>(HasSubstr("/jobs/1/")));
+    nearmetal::Run& told = report.arms[0].runs[0];
+    told.jobs[0].first_step.reset();
+    EXPECT_NO_THROW(require_consistent_runs(report)) << "where its windows are is not told";
+    told.jobs[0].first_step = 0;
+    told.jobs[0].ranks = std::numeric_limits<int64_t>::max();
+    EXPECT_NO_THROW(require_consistent_runs(report)) << "nor which ranks are whose";
+    told.jobs[0].ranks = 2;
     report.schema_version = "1.13";
     EXPECT_NO_THROW(require_consistent_runs(report)) << "these are believed";
   }

@@ -289,6 +289,20 @@ TEST(MergeRanks, WhatAllSayIsSaidOnce) {
                   Warning{.code = "not_steady", .text = "never steady", .rank = 1, .host = "vm0"}));
 }
 
+TEST(MergeRanks, OneWarningInTheSameWordsHasTheWorstFigure) {
+  auto parts = three();
+  double share = 0.03;
+  for (Report& report : parts) {
+    share += 0.0001;
+    report.arms[0].runs[0].warnings = {{"drift", "slower", Figure{share, 0.02, FigureUnit::share}}};
+  }
+  parts[1].arms[0].runs[0].warnings[0].figure->value = 0.034;
+  const std::vector<Warning> warnings = merged_run(parts).warnings;
+  ASSERT_EQ(warnings.size(), 1);
+  EXPECT_EQ(warnings[0].rank, std::nullopt);
+  EXPECT_EQ(warnings[0].figure->value, 0.034);
+}
+
 TEST(MergeRanks, ExchangeIsThatOfTheSlowest) {
   auto parts = three();
   for (size_t i = 0; i < parts.size(); ++i) {

@@ -34,8 +34,24 @@ TEST(ToldText, IsReadBackWithAndWithoutTheValuesBesideIt) {
   }
 }
 
+TEST(ToldText, OfAMonitorsVerdictTheWorstReasonIsTheFigure) {
+  Warning warning{.code = "monitor_shared", .text = ""};
+  take_told_text(
+      "rank 1 (vm0): in the timed window: the hypervisor gave 39.1 % of the CPUs' time to "
+      "others (steal); other processes kept 1.99 CPUs busy",
+      warning);
+  EXPECT_EQ(warning.rank, 1);
+  EXPECT_EQ(warning.figure->unit, FigureUnit::share);
+  EXPECT_NEAR(warning.figure->value, 0.391, 1e-12);
+  EXPECT_EQ(warning.figure->limit, 0.01);
+  take_told_text("in the timed window: cpu_hertz is not known: no file",
+                 warning = {"monitor_unknown", ""});
+  EXPECT_EQ(warning.figure, std::nullopt);
+}
+
 TEST(ToldText, WhatOnlyLooksLikeAGiverIsOfTheText) {
-  for (const char* text : {"job x: y", "job 1", "rank 1: y", "rank 1 (a", "rank  1 (a): y", ""}) {
+  for (const char* text : {"job x: y", "job 1", "rank 1: y", "rank 1 (a", "rank  1 (a): y",
+                           "job 0: x", "job -5: x", "rank -1 (a): x", ""}) {
     Warning warning;
     take_told_text(text, warning);
     EXPECT_EQ(warning, (Warning{.code = "", .text = text}));
@@ -54,8 +70,9 @@ TEST(MonitorText, OfEveryKindIsReadBackAsItsValues) {
 }
 
 TEST(MonitorText, ASentenceOfNoKindIsKeptAndHasNoFigure) {
-  for (const char* sentence : {"clocks lowered by the driver for heat", "-3 things", "",
-                               "other processes kept many CPUs busy"}) {
+  for (const char* sentence :
+       {"clocks lowered by the driver for heat", "-3 things", "",
+        "other processes kept many CPUs busy", "other processes kept inf CPUs busy"}) {
     const MonitorReason reason = reason_from(sentence);
     EXPECT_EQ(reason.code, "unknown");
     EXPECT_EQ(reason.figure, std::nullopt);
