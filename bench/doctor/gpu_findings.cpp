@@ -6,10 +6,11 @@ namespace {
 
 void add_state(const Gpu& gpu, const GpuNow& now, std::vector<Finding>& found) {
   if (gpu.lost) {
-    found.push_back({Urgency::blocker, "gpu_lost", "the driver does not reach it: " + *gpu.lost,
-                     "no program can use it",
-                     "look for Xid 79 in `dmesg`, reset the GPU or restart the machine; if it stays "
-                     "lost, look at its power and its slot"});
+    found.push_back(
+        {Urgency::blocker, "gpu_lost", "the driver does not reach it: " + *gpu.lost,
+         "no program can use it",
+         "look for Xid 79 in `dmesg`, reset the GPU or restart the machine; if it stays "
+         "lost, look at its power and its slot"});
     return;
   }
   if (now.processes.value.value_or(0) > 0) {

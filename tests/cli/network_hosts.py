@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import uuid
 
 import cli
 
@@ -17,7 +18,7 @@ case $1 in
 *) echo "no route to $1" >&2; exit 255 ;;
 esac
 shift
-exec nsenter --target $pid --net --uts -- sh -c "$*"
+exec nsenter --target $pid --net --uts --mount -- sh -c "$*"
 """
 
 
@@ -26,7 +27,7 @@ def why_not():
     for tool in ("ip", "unshare", "nsenter", "mpirun"):
         if shutil.which(tool) is None:
             return f"there is no {tool}"
-    tried = subprocess.run(["unshare", "--net", "--uts", "ip", "link", "add", "name", "left",
+    tried = subprocess.run(["unshare", "--net", "--uts", "--mount", "ip", "link", "add", "name", "left",
                             "type", "veth", "peer", "name", "right"], capture_output=True, text=True, check=False)
     return tried.stderr.strip()
 
@@ -51,9 +52,11 @@ class NetworkTest(cli.CliTest):
 
     def start_host(self, name):
         """The process that holds its namespaces; with it they go."""
+        boot_id = self.write(f"boot-{name}", f"{uuid.uuid4()}\n")  # by which systems are told apart
         holder = subprocess.Popen(
-            ["unshare", "--net", "--uts", "sh", "-c",
-             f"hostname {name} && ip link set lo up && echo up && exec sleep 1000"],
+            ["unshare", "--net", "--uts", "--mount", "sh", "-c",
+             f"mount --bind {boot_id} /proc/sys/kernel/random/boot_id && hostname {name} && "
+             "ip link set lo up && echo up && exec sleep 1000"],
             stdout=subprocess.PIPE, text=True)
         self.addCleanup(holder.stdout.close)
         self.addCleanup(holder.wait)
@@ -62,7 +65,8 @@ class NetworkTest(cli.CliTest):
         return holder.pid
 
     def inside(self, host, *command):
-        return ["nsenter", "--target", str(self.pids[host]), "--net", "--uts", "--", *command]
+        return ["nsenter", "--target", str(self.pids[host]), "--net", "--uts", "--mount",
+                "--wd=" + self.folder, "--", *command]
 
     def on(self, host, *command):
         subprocess.run(self.inside(host, *command), check=True)
