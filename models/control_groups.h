@@ -22,7 +22,7 @@ struct GroupThrottling {
   int64_t periods = 0;
   int64_t throttled = 0;
 };
-/// Of each group that counts, innermost first.
+/// The counts of every group that has them, innermost first.
 std::vector<GroupThrottling> group_throttling(const std::filesystem::path& root = "/");
 
 /// Threads that are worth having on so many CPUs. A part of a CPU is worth one, but none is left

@@ -90,14 +90,12 @@ void add_mpi(const Checkup& checkup, std::vector<Finding>& findings) {
   } else if (mpi->status == 0 && mpi->ranks == 2) {
     findings.push_back({Urgency::ok, "mpi", "mpirun started two ranks", "", ""});
   } else {
-    findings.push_back(
-        {Urgency::blocker, "mpi_launch",
-         "mpirun of two ranks, of which " + std::to_string(mpi->ranks) +
-             " answered: " + outcome(*mpi),
-         "jobs of several ranks cannot start",
-         "try `mpirun -n 1 hostname : -n 1 hostname`: where it crashes, as that of "
-         "Debian 13 does, take another Open MPI; on hosts with several networks name one: "
-         "OMPI_MCA_btl_tcp_if_include and OMPI_MCA_oob_tcp_if_include"});
+    findings.push_back({Urgency::blocker, "mpi_launch",
+                        "mpirun of two ranks, of which " + std::to_string(mpi->ranks) +
+                            " answered: " + outcome(*mpi),
+                        "jobs of several ranks cannot start",
+                        "try `mpirun -n 2 hostname`; on hosts with several networks name one: "
+                        "OMPI_MCA_btl_tcp_if_include and OMPI_MCA_oob_tcp_if_include"});
   }
 }
 

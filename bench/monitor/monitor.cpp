@@ -150,7 +150,7 @@ void add_what_is_not_known(const MonitorOptions& options, Monitoring& result) {
   for (const std::string& name : judged) {
     const auto unseen = result.not_monitored.find(name);
     if (unseen == result.not_monitored.end()) continue;
-    result.reasons.push_back({.code = "unknown", .subject = name, .why = unseen->second});
+    result.reasons.push_back({.code = unknown_reason, .subject = name, .why = unseen->second});
   }
 }
 

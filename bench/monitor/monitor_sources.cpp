@@ -70,7 +70,8 @@ std::vector<std::filesystem::path> siblings(const std::filesystem::path& root, i
   return found;
 }
 
-// Of those that this process may use; so many tell as much as all, and asking disturbs them.
+// A few of the CPUs that this process may use: they show the trend, and reading a clock disturbs
+// its CPU.
 std::set<int> watched_cpus() {
   constexpr size_t most = 8;
   cpu_set_t mask;

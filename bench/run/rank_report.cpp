@@ -150,10 +150,7 @@ void fill_trained(const PreparedDevice& device, const TrainerResult& result, Run
     if (!device.config.inference) rank.loss.push_back(step.loss);
   }
   if (rank.monitoring && rank.monitoring->verdict != MonitorVerdict::clean) {
-    const MonitorReason* worst = worst_of(rank.monitoring->reasons);
-    warn(run, std::string("monitor_") + to_string(rank.monitoring->verdict),
-         "in the timed window: " + joined(texts_of(rank.monitoring->reasons), "; "),
-         worst ? worst->figure : std::nullopt);
+    run.warnings.push_back(warning_of(*rank.monitoring));
   }
   if (result.warm_up) run.warm_up = *result.warm_up;
   if (!steps_of_window(result).empty()) fill_window(device, result, run, rank);

@@ -46,7 +46,7 @@ const std::vector<KeyField>& fullest_key(const ArmPair& pair) {
   return fullest->key;
 }
 
-// The differences of every run of both arms from one of the base; each difference once.
+// How every run of both arms differs from that one; each difference once.
 std::vector<KeyDifference> differences_within(const ArmPair& pair, const CompareOptions& options) {
   std::vector<KeyDifference> found;
   if (pair.base->runs.empty()) return found;

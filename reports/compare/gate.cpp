@@ -26,11 +26,12 @@ std::string names_of(const Rows& rows, const Comparison& comparison) {
   return joined(names) + (left > 0 ? " and " + std::to_string(left) + " more" : "");
 }
 
-// "a, b: why; c: another reason": each reason with the rows that it is of, in their order.
+// "a, b: why; c: another reason; 4 more rows": each reason with its rows, in the order of the rows.
 template <class Reason>
 std::string with_reasons(Rows rows, const Comparison& comparison, const Reason& reason_of) {
+  constexpr size_t most_reasons = 3;
   std::vector<std::string> texts;
-  while (!rows.empty()) {
+  while (!rows.empty() && texts.size() < most_reasons) {
     const std::string reason = reason_of(*rows.front());
     const auto others =
         std::stable_partition(rows.begin(), rows.end(),
@@ -38,6 +39,7 @@ std::string with_reasons(Rows rows, const Comparison& comparison, const Reason& 
     texts.push_back(names_of(Rows(rows.begin(), others), comparison) + ": " + reason);
     rows.erase(rows.begin(), others);
   }
+  if (!rows.empty()) texts.push_back(counted(std::ssize(rows), "more row"));
   return joined(texts, "; ");
 }
 

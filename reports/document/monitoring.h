@@ -35,9 +35,11 @@ constexpr auto names_of(MonitorVerdict) {
   return std::array{"clean", "throttled", "drifted", "shared", "unknown"};
 }
 
+inline constexpr const char* unknown_reason = "unknown";  // the code of what could not be seen
+
 /// Something that the monitor saw.
 struct MonitorReason {
-  std::string code;                      // of MonitorReasonKind, or "unknown"
+  std::string code;                      // of a MonitorReasonKind, or unknown_reason
   std::optional<Figure> figure{};        // none: it is not known
   std::optional<std::string> subject{};  // the series that it is about, where the code says none
   std::optional<std::string> why{};      // it is not known

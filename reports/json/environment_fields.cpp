@@ -150,7 +150,7 @@ void fields(Archive& field, Environment& environment) {
   field.type("environment", "One operating-system instance as its ranks found it");
   field("host_name", environment.host_name);
   field.added("boot_id", environment.boot_id, "Another one whenever the kernel starts");
-  field.added("machine_id", environment.machine_id, "Hash of that of the installation");
+  field.added("machine_id", environment.machine_id, "SHA-256 made of /etc/machine-id");
   field("kernel", environment.kernel);
   field("distribution", environment.distribution);
   field("architecture", environment.architecture);

@@ -63,11 +63,12 @@ void take_rank(std::string_view& text, Warning& warning) {
   text = rest.substr(end + 3);
 }
 
-constexpr const char* unknown_code = "unknown";
+const std::string code_of_verdicts = "monitor_",
+                  begin_of_verdict = "in the timed window: ", between_reasons = "; ";
 
 const std::string not_known = " is not known: ";
 
-// What a sentence has in the place of the subject and the figure; none: it is not of this kind.
+// The subject and the figure of a sentence; none where it is not of this kind.
 std::optional<MonitorReason> read_by(const MonitorReasonKind& kind, std::string_view sentence) {
   const size_t before = sentence.find(kind.before);
   if (before == sentence.npos || !sentence.ends_with(kind.behind)) return std::nullopt;
@@ -81,17 +82,21 @@ std::optional<MonitorReason> read_by(const MonitorReasonKind& kind, std::string_
   return text_of(reason) == sentence ? std::optional(reason) : std::nullopt;
 }
 
-// Of a monitor's verdict the figure of its worst reason.
-std::optional<Figure> figure_of_verdict(const Warning& warning) {
-  const std::string before = "in the timed window: ", between = "; ";
-  if (!warning.code.starts_with("monitor_") || !warning.text.starts_with(before)) return {};
-  std::vector<MonitorReason> reasons;
-  for (size_t at = before.size(), end = 0; end != std::string::npos; at = end + between.size()) {
-    end = warning.text.find(between, at);
-    reasons.push_back(reason_from(warning.text.substr(at, end - at)));
-  }
+std::optional<Figure> worst_figure(const std::vector<MonitorReason>& reasons) {
   const MonitorReason* worst = worst_of(reasons);
   return worst ? worst->figure : std::nullopt;
+}
+
+// The figure of a warning_of() that an earlier report has as text alone.
+std::optional<Figure> figure_of_verdict(const std::string& code, const std::string& text) {
+  if (!code.starts_with(code_of_verdicts) || !text.starts_with(begin_of_verdict)) return {};
+  std::vector<MonitorReason> reasons;
+  size_t at = begin_of_verdict.size();
+  for (size_t end = 0; end != text.npos; at = end + between_reasons.size()) {
+    end = text.find(between_reasons, at);
+    reasons.push_back(reason_from(text.substr(at, end - at)));
+  }
+  return worst_figure(reasons);
 }
 
 }  // namespace
@@ -130,7 +135,13 @@ void take_told_text(const std::string& told, Warning& warning) {
     take_rank(text, warning);
   }
   warning.text = text;
-  if (!warning.figure) warning.figure = figure_of_verdict(warning);
+  if (!warning.figure) warning.figure = figure_of_verdict(warning.code, warning.text);
+}
+
+Warning warning_of(const Monitoring& monitoring) {
+  return {.code = code_of_verdicts + to_string(monitoring.verdict),
+          .text = begin_of_verdict + joined(texts_of(monitoring.reasons), between_reasons),
+          .figure = worst_figure(monitoring.reasons)};
 }
 
 std::string text_of(const MonitorReason& reason) {
@@ -152,8 +163,8 @@ MonitorReason reason_from(const std::string& sentence) {
     if (const auto reason = read_by(kind, sentence)) return *reason;
   }
   const size_t end = sentence.find(not_known);
-  if (end == sentence.npos) return {.code = unknown_code, .why = sentence};
-  return {.code = unknown_code,
+  if (end == sentence.npos) return {.code = unknown_reason, .why = sentence};
+  return {.code = unknown_reason,
           .subject = sentence.substr(0, end),
           .why = sentence.substr(end + not_known.size())};
 }

@@ -21,24 +21,27 @@ std::string figures_text(const Figure& least, const Figure& most);
 /// "rank 1, stage 0 (vm0)"
 std::string rank_text(int64_t rank, std::optional<int64_t> stage, const std::string& host);
 
-/// Who gave it: "job 2", "rank 1, stage 0 (vm0)"; empty: all.
+/// The job and the rank that gave the warning: "job 2", "rank 1, stage 0 (vm0)"; empty: all.
 std::vector<std::string> givers_of(const Warning& warning);
 
-/// The text behind who gave it: "job 2: rank 1 (vm0): step times were not steady".
+/// The text after those who gave the warning: "job 2: rank 1 (vm0): step times were not steady".
 std::string told_text(const Warning& warning);
 
 /// Sets the text, who gave it, and of a monitor's verdict the figure, from what told_text() made:
 /// reports before 1.14 have all these in the text alone.
 void take_told_text(const std::string& told, Warning& warning);
 
+/// The warning of a verdict that is not clean, with the figure of its worst reason.
+Warning warning_of(const Monitoring& monitoring);
+
 /// "other processes kept 1.50 CPUs busy"
 std::string text_of(const MonitorReason& reason);
 
-/// The sentences of all.
+/// A sentence for each reason.
 std::vector<std::string> texts_of(const std::vector<MonitorReason>& reasons);
 
-/// What a sentence of text_of() says: reports before 1.14 have those alone. Of one that is not
-/// known nothing but the sentence is.
+/// The reason that a sentence of text_of() was made of: reports before 1.14 have sentences alone.
+/// An unknown sentence becomes the `why` of a reason without a figure.
 MonitorReason reason_from(const std::string& sentence);
 
 }  // namespace nearmetal

@@ -244,7 +244,9 @@ class Ranks(cli.CliTest):
                                        "--batch", "16", "--steps", "2", "--warmup", "1", "--verify")
         first, second = processes.ranks_below(process.pid)
         os.kill(first, signal.SIGTERM)
-        time.sleep(0.2)  # more than a step
+        computed = cli.cpu_seconds(second)
+        cli.wait_until(lambda: not processes.alive(second)
+                       or cli.cpu_seconds(second) > computed + 0.1, 30)  # more than a step
         with contextlib.suppress(ProcessLookupError):  # the first tells it, too
             os.kill(second, signal.SIGTERM)
         process.communicate(timeout=cli.limit(30))

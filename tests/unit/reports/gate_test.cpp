@@ -147,6 +147,18 @@ TEST(Gate, EachRowHasItsOwnReason) {
               HasSubstr(": c: 5 base runs and 1 new run; b: 5 base runs and 2 new runs"));
 }
 
+TEST(Gate, NamesThreeReasonsAndCountsOtherRows) {
+  std::vector<std::pair<std::string, std::vector<double>>> arms;
+  for (const char* name : {"a", "b", "c", "d", "e"}) arms.emplace_back(name, around(1000));
+  RunSet base = made_up_set(arms);
+  for (size_t i = 0; i < base.arms.size(); ++i)
+    base.arms[i].runs[0].source = "file " + std::to_string(i);
+  for (RunArm& arm : base.arms) arm.runs[0].run.ranks.at(0).monitoring.reset();
+  const GateResult result =
+      judge(compare(base, made_up_set(arms, 60), {}), {.require_clean = true});
+  EXPECT_THAT(result.verdict, HasSubstr("c: a run of file 2 was not monitored; 2 more rows"));
+}
+
 // Numbers without any spread are not measurements: a drop must not pass for lack of an interval.
 TEST(Gate, EqualRunsAreNeverAPass) {
   const RunSet base = made_up_set({{"run", {1000, 1000, 1000}}});
