@@ -158,8 +158,7 @@ void GpuSource::read(double* values) const {
 }
 
 Maybe<unsigned long long> GpuSource::throttle_bits() const {
-  const auto bits =
-      nvml_.ask<unsigned long long>("nvmlDeviceGetCurrentClocksEventReasons", device_);
+  auto bits = nvml_.ask<unsigned long long>("nvmlDeviceGetCurrentClocksEventReasons", device_);
   if (bits) return bits;  // before driver 535 it had another name
   return nvml_.ask<unsigned long long>("nvmlDeviceGetCurrentClocksThrottleReasons", device_);
 }
