@@ -13,7 +13,7 @@
 #include "reports/compare/run_set.h"
 #include "reports/compare/scaling.h"
 #include "reports/compare/work_text.h"
-#include "reports/document/unlike_jobs.h"
+#include "reports/document/metric.h"
 #include "reports/formats/grid_text.h"
 #include "reports/formats/headline.h"
 #include "reports/formats/report_text.h"

@@ -11,7 +11,7 @@
 #include "reports/compare/compared_metrics.h"
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/work_text.h"
-#include "reports/document/workload.h"
+#include "reports/document/settings.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {

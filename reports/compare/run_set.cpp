@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "reports/document/unlike_jobs.h"
+#include "reports/document/metric.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {

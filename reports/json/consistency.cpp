@@ -6,7 +6,6 @@
 
 #include "models/errors.h"
 #include "reports/document/metric.h"
-#include "reports/document/unlike_jobs.h"
 #include "reports/json/json.h"
 #include "reports/json/place.h"
 #include "reports/statistics/statistics.h"

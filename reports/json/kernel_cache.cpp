@@ -13,6 +13,7 @@
 #include <stdexcept>
 
 #include "models/errors.h"
+#include "models/program.h"
 #include "reports/files/atomic_file.h"
 #include "reports/json/fields.h"
 #include "reports/json/json_reader.h"

@@ -11,7 +11,7 @@ void fields(Archive& field, TaskMark& mark) {
   field("end_seconds", mark.end_seconds);
 }
 
-void fields(Archive& field, StageSeconds& seconds) {
+void fields(Archive& field, PipelineSeconds& seconds) {
   field.type("stage_seconds",
              "Where the time of a step goes in a stage: means over the window, by the device's "
              "clock; what is left of the span are launches");

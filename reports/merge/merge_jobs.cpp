@@ -2,7 +2,6 @@
 #include <cmath>
 
 #include "reports/document/metric.h"
-#include "reports/document/unlike_jobs.h"
 #include "reports/merge/merge.h"
 
 namespace nearmetal {

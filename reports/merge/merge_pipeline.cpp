@@ -17,7 +17,7 @@ std::vector<RankStage> timed_stages(const Run& run, int64_t count) {
   return stages;
 }
 
-StageTimes mean_times(const StageSeconds& seconds, int64_t micro_batches) {
+StageTimes mean_times(const PipelineSeconds& seconds, int64_t micro_batches) {
   const auto count = static_cast<double>(micro_batches);
   return {seconds.forward / count, seconds.backward / count};
 }

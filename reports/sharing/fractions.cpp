@@ -7,7 +7,7 @@
 #include "reports/compare/compare.h"
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/work_text.h"
-#include "reports/document/unlike_jobs.h"
+#include "reports/document/metric.h"
 #include "reports/sharing/arm_figures.h"
 #include "reports/sharing/references.h"
 #include "reports/statistics/statistics.h"

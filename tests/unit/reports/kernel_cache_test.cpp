@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "models/errors.h"
+#include "models/program.h"
 #include "reports/json/json.h"
 #include "tests/support/temporary_folder.h"
 
