@@ -18,6 +18,7 @@
 #include "models/load_module.h"
 #include "reports/files/atomic_file.h"
 #include "reports/json/json.h"
+#include "reports/json/report_files.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {

@@ -9,7 +9,7 @@
 #include "models/errors.h"
 #include "reports/files/atomic_file.h"
 #include "reports/files/sha256.h"
-#include "reports/json/json.h"
+#include "reports/json/report_files.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {

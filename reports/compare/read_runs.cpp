@@ -10,7 +10,7 @@
 
 #include "models/errors.h"
 #include "reports/compare/run_set.h"
-#include "reports/json/json.h"
+#include "reports/json/report_files.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {

@@ -9,7 +9,7 @@
 
 #include "models/errors.h"
 #include "models/program.h"
-#include "reports/json/json.h"
+#include "reports/json/report_files.h"
 #include "tests/support/temporary_folder.h"
 
 namespace nearmetal {
