@@ -8,6 +8,7 @@
 #include "models/errors.h"
 #include "models/load_module.h"
 #include "models/program.h"
+#include "reports/compare/read_runs.h"
 #include "reports/compare/run_set.h"
 #include "reports/formats/baseline_json.h"
 #include "reports/formats/comparison_text.h"

@@ -16,6 +16,7 @@
 #include "bench/sweep/sweep_report.h"
 #include "models/errors.h"
 #include "models/load_module.h"
+#include "reports/compare/read_runs.h"
 #include "reports/files/atomic_file.h"
 #include "reports/json/json.h"
 #include "reports/json/report_files.h"

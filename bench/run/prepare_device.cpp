@@ -9,6 +9,7 @@
 #include "models/networks/registry.h"
 #include "models/pipeline_cuts.h"
 #include "models/synthetic.h"
+#include "reports/compare/read_runs.h"
 #include "reports/compare/run_set.h"
 #include "reports/document/run_arguments.h"
 #include "reports/json/kernel_cache.h"

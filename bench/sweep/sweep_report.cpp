@@ -9,7 +9,6 @@
 #include "bench/run/try_exchanges.h"
 #include "bench/sweep/other_work.h"
 #include "models/networks/registry.h"
-#include "reports/compare/builds.h"
 #include "reports/compare/run_set.h"
 #include "reports/compare/scaling.h"
 #include "reports/compare/work_text.h"
