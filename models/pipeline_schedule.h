@@ -58,6 +58,20 @@ struct TaskMark {
   bool operator==(const TaskMark&) const = default;
 };
 
+/// Where the time of a step went in a stage of a pipeline, by the device's clock; 0 without one.
+struct PipelineSeconds {
+  double span = 0;      // from the first wait for a value until all stages are through, without
+                        // exposed_communication_seconds; what is none of the following is launches
+  double forward = 0;   // computing, all micro-batches
+  double backward = 0;  // likewise
+  double waiting = 0;   // for what another stage had not yet computed or sent
+  double sending = 0;   // held up by what was still on its way to another stage
+
+  double busy() const { return forward + backward; }
+  double rest() const { return span - busy() - waiting - sending; }
+  bool operator==(const PipelineSeconds&) const = default;
+};
+
 /// When each stage computes each task if stages take these times and every task starts as soon as
 /// it can; by stage, from 0 on. Transfers delay no kernel but those that read what they bring; of
 /// two between the same stages in the same direction the second waits for the first.

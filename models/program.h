@@ -13,6 +13,7 @@
 
 #include "models/gpu_share.h"
 #include "models/graph.h"
+#include "models/kernel_choice.h"
 #include "models/probe.h"
 #include "models/stage_links.h"
 #include "models/training_options.h"
@@ -55,31 +56,6 @@ class AllReduce {
   /// calls it between steps. What the buckets held is lost.
   virtual std::vector<BucketTest> test(int repeats) = 0;
 };
-
-/// The implementation chosen for one operation: part of the work that is compared.
-struct KernelChoice {
-  std::string key;             // operation, shape, precision
-  std::string implementation;  // e.g. "cudnn eng62_k2=4_k13=0"
-  double seconds = 0;          // as timed when it was chosen
-  double relative_error = 0;   // of its result against a reference, when it was chosen
-
-  bool operator==(const KernelChoice&) const = default;
-};
-/// The implementation of a choice where a kernel of this program was left out, as its result was
-/// wrong.
-inline constexpr const char* refused_implementation = "refused";
-
-/// Where the images of a step come from: they stay on the device, or every step copies them from
-/// host memory, which a GPU can read by itself (pinned) or not (pageable).
-enum class Input { device, pinned, pageable };
-
-constexpr auto names_of(Input) { return std::array{"device", "host", "pageable"}; }
-
-/// The kernels that may serve: whatever is fastest, ours among them, or on a GPU those of NVIDIA's
-/// libraries alone wherever they have the operation.
-enum class Kernels { fastest, cudnn };
-
-constexpr auto names_of(Kernels) { return std::array{"fastest", "cudnn"}; }
 
 struct ProgramOptions {
   int64_t batch_size = 1;
@@ -135,18 +111,6 @@ inline void require_sizes(const ProgramOptions& options) {
   }
 }
 
-/// Where the time of a step went in a stage of a pipeline, by the device's clock; 0 without one.
-struct PipelineSeconds {
-  double span = 0;      // from the first wait for a value until all stages are through, without
-                        // exposed_communication_seconds; what is none of the following is launches
-  double forward = 0;   // computing, all micro-batches
-  double backward = 0;  // likewise
-  double waiting = 0;   // for what another stage had not yet computed or sent
-  double sending = 0;   // held up by what was still on its way to another stage
-
-  double busy() const { return forward + backward; }
-};
-
 /// The record of one step.
 struct StepRecord {
   double seconds = 0;  // from the end of the step before (or the start of work) to its end
@@ -156,22 +120,6 @@ struct StepRecord {
   bool update_skipped = false;
   double exposed_communication_seconds = 0;  // of `seconds`: nothing but gradients on their way
   PipelineSeconds pipeline{};                // of a stage
-};
-
-/// The parts of a step, in its order.
-enum class Phase { input, forward, backward, exchange, update };
-constexpr auto names_of(Phase) {
-  return std::array{"input", "forward", "backward", "exchange", "update"};
-}
-
-/// One kernel or primitive of the step, timed alone.
-struct ProfileEntry {
-  std::string name;  // node(s) of the graph it computes
-  Phase phase{};
-  std::string implementation;
-  double seconds = 0;
-  double flops = 0;  // of convolutions and products
-  double bytes = 0;  // each operand once
 };
 
 struct Profile {

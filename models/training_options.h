@@ -58,4 +58,16 @@ constexpr void adapt_loss_scale(float& scale, int32_t& good_steps, bool finite) 
   }
 }
 
+/// Where the images of a step come from: they stay on the device, or every step copies them from
+/// host memory, which a GPU can read by itself (pinned) or not (pageable).
+enum class Input { device, pinned, pageable };
+
+constexpr auto names_of(Input) { return std::array{"device", "host", "pageable"}; }
+
+/// The kernels that may serve: whatever is fastest, ours among them, or on a GPU those of NVIDIA's
+/// libraries alone wherever they have the operation.
+enum class Kernels { fastest, cudnn };
+
+constexpr auto names_of(Kernels) { return std::array{"fastest", "cudnn"}; }
+
 }  // namespace nearmetal

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "reports/document/tool.h"
+#include "reports/document/types.h"
 
 namespace nearmetal {
 

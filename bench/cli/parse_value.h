@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "models/names.h"
-#include "reports/document/allowed.h"
 #include "reports/document/settings.h"
 #include "reports/text/nearest_word.h"
 

@@ -8,7 +8,7 @@
 #include "bench/commands/compare_request.h"
 #include "bench/commands/program.h"
 #include "reports/compare/baseline.h"
-#include "reports/compare/baseline_series.h"
+#include "reports/compare/read_runs.h"
 #include "reports/formats/baseline_json.h"
 #include "reports/text/text.h"
 #include "reports/text/text_table.h"

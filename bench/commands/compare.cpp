@@ -5,6 +5,7 @@
 
 #include "bench/cli/parse_value.h"
 #include "bench/commands/program.h"
+#include "reports/compare/read_runs.h"
 
 namespace nearmetal {
 namespace {

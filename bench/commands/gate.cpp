@@ -10,6 +10,7 @@
 #include "bench/commands/baseline.h"
 #include "bench/commands/program.h"
 #include "reports/compare/baseline.h"
+#include "reports/compare/read_runs.h"
 
 namespace nearmetal {
 namespace {

@@ -8,11 +8,12 @@
 #include "models/errors.h"
 #include "models/load_module.h"
 #include "models/program.h"
+#include "reports/compare/read_runs.h"
 #include "reports/compare/run_set.h"
-#include "reports/document/finding.h"
 #include "reports/formats/baseline_json.h"
 #include "reports/formats/comparison_text.h"
-#include "reports/json/json.h"
+#include "reports/json/finding_json.h"
+#include "reports/json/report_files.h"
 #include "reports/text/text_table.h"
 
 namespace nearmetal {

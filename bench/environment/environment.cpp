@@ -18,6 +18,7 @@
 #include "models/errors.h"
 #include "reports/files/sha256.h"
 #include "reports/json/json.h"
+#include "reports/json/report_files.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {

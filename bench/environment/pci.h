@@ -7,7 +7,7 @@
 #include <string>
 
 #include "bench/environment/system_files.h"
-#include "reports/document/rdma.h"
+#include "reports/document/environment.h"
 
 namespace nearmetal {
 

@@ -9,10 +9,11 @@
 #include "models/networks/registry.h"
 #include "models/pipeline_cuts.h"
 #include "models/synthetic.h"
+#include "reports/compare/read_runs.h"
 #include "reports/compare/run_set.h"
 #include "reports/document/run_arguments.h"
-#include "reports/json/json.h"
 #include "reports/json/kernel_cache.h"
+#include "reports/json/report_files.h"
 #include "reports/text/text.h"
 #include "reports/text/warning_text.h"
 

@@ -3,7 +3,7 @@
 
 #include <ostream>
 
-#include "reports/document/rank_probes.h"
+#include "reports/document/types.h"
 
 namespace nearmetal {
 

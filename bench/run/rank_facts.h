@@ -10,6 +10,8 @@
 
 namespace nearmetal {
 
+struct DeviceInfo;
+
 struct RankFacts {
   std::string host_name;                      // for messages
   std::string operating_system;               // as operating_system_of() tells them apart

@@ -9,8 +9,8 @@ namespace nearmetal {
 namespace {
 
 // Means over the window.
-StageSeconds stage_seconds(std::span<const StepRecord> window) {
-  StageSeconds mean;
+PipelineSeconds stage_seconds(std::span<const StepRecord> window) {
+  PipelineSeconds mean;
   for (const StepRecord& step : window) {
     mean.span += step.pipeline.span;
     mean.forward += step.pipeline.forward;

@@ -5,8 +5,8 @@
 
 #include "bench/run/try_exchanges.h"
 #include "models/probe.h"
-#include "reports/document/device_words.h"
 #include "reports/document/metric.h"
+#include "reports/document/run_config.h"
 #include "reports/formats/pipeline_text.h"
 #include "reports/text/fit_table.h"
 #include "reports/text/text.h"

@@ -7,7 +7,7 @@
 
 #include "models/load_module.h"
 #include "reports/files/sha256.h"
-#include "reports/json/json.h"
+#include "reports/json/report_files.h"
 
 namespace nearmetal {
 

@@ -18,7 +18,7 @@
 #include "bench/run/sweep_control.h"
 #include "models/errors.h"
 #include "reports/json/consistency.h"
-#include "reports/json/json.h"
+#include "reports/json/report_files.h"
 
 namespace nearmetal {
 namespace {

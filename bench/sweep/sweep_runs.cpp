@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "bench/sweep/other_work.h"
-#include "reports/compare/builds.h"
+#include "reports/compare/run_set.h"
 #include "reports/text/text.h"
 #include "reports/text/text_table.h"
 #include "reports/text/warning_text.h"

@@ -6,8 +6,8 @@
 #include "comm/launch/launch_plan_text.h"
 #include "comm/launch/planned_time.h"
 #include "comm/layout/peer_rules.h"
-#include "reports/json/fields.h"
 #include "reports/json/json_text.h"
+#include "reports/json/report_fields.h"
 #include "reports/json/schema_writer.h"
 
 namespace nearmetal {

@@ -9,9 +9,9 @@
 
 #include "models/names.h"
 #include "reports/document/environment.h"
-#include "reports/document/grid_point.h"
 #include "reports/document/sharing_mode.h"
 #include "reports/document/special_members.h"
+#include "reports/document/types.h"
 
 namespace nearmetal {
 

@@ -10,9 +10,9 @@
 
 #include "models/errors.h"
 #include "reports/document/settings.h"
-#include "reports/json/json.h"
 #include "reports/json/json_reader.h"
 #include "reports/json/json_writer.h"
+#include "reports/json/report_files.h"
 #include "reports/json/schema_writer.h"
 
 namespace nearmetal {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "comm/layout/placement.h"
-#include "reports/document/finding.h"
+#include "reports/json/finding_json.h"
 
 namespace nearmetal {
 

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "reports/compare/run_set.h"
+#include "reports/document/maybe.h"
+#include "reports/statistics/inference.h"
 
 namespace nearmetal {
 
@@ -56,5 +58,35 @@ struct BaselineWindow {
 /// the base follows slowly and no single run moves it; and where it has several sessions the first,
 /// against which small losses add up.
 Baseline matching_runs(const RunSet& history, const RunSet& next, const BaselineWindow& window);
+
+/// Runs that each side of a gate needs to find a drop.
+struct NeededRuns {
+  double drop = 0;
+  Maybe<int64_t> runs;
+};
+
+/// The runs of one arm under one fingerprint.
+struct BaselineSeries {
+  std::string baseline;
+  std::string fingerprint;  // its first digits, as in the names of folders
+  std::string arm;
+  SampleUnit sample = SampleUnit::image;
+  int64_t runs = 0;      // complete
+  int64_t left_out = 0;  // not complete
+  std::string first;     // start of a run
+  std::string last;
+  Maybe<double> throughput;  // geometric mean
+  Maybe<double> lower;       // of its 95 % interval
+  Maybe<double> upper;
+  Maybe<double> spread;  // of the runs, relative
+  std::vector<NeededRuns> needed_runs;
+};
+
+/// The chance with which a drop is found.
+inline constexpr double needed_runs_power = 0.95;
+
+/// The series of each fingerprint and arm of a baseline, in order of these.
+std::vector<BaselineSeries> series_of(const RunSet& set, const std::string& baseline,
+                                      const DecisionRule& rule);
 
 }  // namespace nearmetal

@@ -7,38 +7,14 @@
 #include <vector>
 
 #include "reports/attribution/attribution.h"
+#include "reports/compare/environment_differences.h"
 #include "reports/compare/run_set.h"
 #include "reports/document/metric.h"
 #include "reports/document/special_members.h"
 #include "reports/document/types.h"
 #include "reports/statistics/inference.h"
-#include "reports/statistics/power.h"
 
 namespace nearmetal {
-
-struct EnvironmentDifference {
-  std::string name;  // place in the environment, as in the report: "gpus/0/driver_version"
-  std::string base;  // distinct values of the side's machines
-  std::string other;
-
-  bool operator==(const EnvironmentDifference&) const = default;
-};
-
-/// Every recorded fact of several machines in the order of the document, its distinct values
-/// joined.
-std::vector<std::pair<std::string, std::string>> joined_facts(const std::vector<Environment>& side);
-
-/// Every recorded fact that differs, but serial numbers and bus addresses, in the order of the
-/// document.
-std::vector<EnvironmentDifference> environment_differences(const std::vector<Environment>& base,
-                                                           const std::vector<Environment>& other);
-
-/// The doubts where what was found, or what --environment said, contradicts that the base is bare
-/// metal and the other side of this form, or where nothing confirms it.
-std::vector<Warning> doubts_of_claim(const std::vector<Environment>& bare,
-                                     const std::vector<Environment>& next, ComparisonForm form);
-/// The same; or, of imported results, that their machines are as they were published.
-std::vector<Warning> doubts_of_claim(const RunSet& bare, const RunSet& next, ComparisonForm form);
 
 /// The place of the difference's interval, at confidence 1 - 2 alpha, against the margin:
 ///  - equivalent: wholly within; slower, faster: wholly beyond; inconclusive: neither, or none;
@@ -88,9 +64,6 @@ struct RunWarning {
   std::optional<size_t> worst{};  // index of the run with the worst figure; none: all are equal
   std::optional<std::pair<Figure, Figure>> range{};  // of all, where their unit is one
 };
-
-/// "2 runs", "2 of 5 runs, 1.74 to 1.99 CPUs", "2 runs, quoting the worst".
-std::string extent_text(const RunWarning& found, const std::string& runs);
 
 struct SideSummary {
   std::string name{};    // in a sentence: "the base", "the VM"
@@ -171,5 +144,24 @@ std::vector<ArmPair> paired_arms(const RunSet& base, const RunSet& next);
 /// std::invalid_argument for options that make no sense.
 Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions& options,
                    const RunSet& anchor = {});
+
+/// The throughput in the unit of the pair.
+const Metric& throughput_of(const ArmPair& pair);
+
+/// Whether it is the throughput of each pair, in its own unit, and nothing else.
+bool is_throughput_alone(const CompareOptions& options);
+
+/// The metrics that the options ask for, each once.
+std::vector<const Metric*> compared_metrics(const std::vector<ArmPair>& pairs,
+                                            const CompareOptions& options);
+
+/// The metrics among these that a pair can have whatever its runs do: latency is of inference. All
+/// of them where no pair has it, so that each says why.
+std::vector<const Metric*> metrics_of_pair(const std::vector<ArmPair>& pairs, const ArmPair& pair,
+                                           const std::vector<const Metric*>& metrics);
+
+/// The rows that are left out by that; none: no row.
+std::optional<Warning> note_of_rows_left_out(const std::vector<ArmPair>& pairs,
+                                             const std::vector<const Metric*>& metrics);
 
 }  // namespace nearmetal

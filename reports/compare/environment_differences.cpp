@@ -1,9 +1,10 @@
+#include "reports/compare/environment_differences.h"
+
 #include <algorithm>
 #include <array>
 #include <map>
 #include <set>
 
-#include "reports/compare/compare.h"
 #include "reports/json/json.h"
 
 namespace nearmetal {
@@ -23,6 +24,87 @@ bool is_identity(const std::string& name) {
 }
 
 constexpr const char* absent = "(none)";  // a value may be the word none
+
+// Whether it is, by all signs together where the report has that conclusion, else by the CPU's
+// alone.
+std::optional<bool> is_virtual(const Environment& environment) {
+  const Maybe<MachineKind>& machine = environment.virtualisation.machine;
+  return machine ? *machine == MachineKind::vm : environment.hypervisor_cpu_flag.value;
+}
+
+bool any_is(const std::vector<Environment>& side, std::optional<bool> wanted) {
+  return std::ranges::any_of(
+      side, [&](const Environment& environment) { return is_virtual(environment) == wanted; });
+}
+
+// Whether one of them is in a container, or outside of any.
+bool any_contained(const std::vector<Environment>& side, bool wanted) {
+  return std::ranges::any_of(side, [&](const Environment& environment) {
+    const Maybe<std::string>& container = environment.virtualisation.container;
+    return container && (*container != "none") == wanted;
+  });
+}
+
+bool any_container_unknown(const std::vector<Environment>& side) {
+  return std::ranges::any_of(
+      side, [](const Environment& environment) { return !environment.virtualisation.container; });
+}
+
+bool any_says(const std::vector<Environment>& side, MachineKind claim) {
+  return std::ranges::any_of(
+      side, [&](const Environment& environment) { return environment.claim == claim; });
+}
+
+// Doubts in all forms but that of any two sets.
+void doubt_bare_metal(const std::vector<Environment>& bare, std::vector<Warning>& doubts) {
+  if (any_is(bare, true)) {
+    doubts.push_back({"claim_bare", "the side given as bare metal shows a hypervisor"});
+  }
+  if (any_says(bare, MachineKind::vm)) {
+    doubts.push_back({"claim_bare", "the side given as bare metal was run with --environment vm"});
+  }
+}
+
+void doubt_vm(const std::vector<Environment>& bare, const std::vector<Environment>& vm,
+              std::vector<Warning>& doubts) {
+  if (any_is(vm, false)) {
+    doubts.push_back({"claim_vm", "the side given as a VM shows no hypervisor"});
+  }
+  if (any_says(vm, MachineKind::bare_metal)) {
+    doubts.push_back({"claim_vm", "the side given as a VM was run with --environment bare-metal"});
+  }
+  if (any_is(bare, std::nullopt) || any_is(vm, std::nullopt)) {
+    doubts.push_back(
+        {"claim_unconfirmed", "it is not known for all hosts whether there is a hypervisor"});
+  }
+}
+
+void doubt_container(const std::vector<Environment>& bare,
+                     const std::vector<Environment>& container, std::vector<Warning>& doubts) {
+  if (any_contained(bare, true)) {
+    doubts.push_back({"claim_bare", "the side given as bare metal shows a container"});
+  }
+  if (any_says(bare, MachineKind::container)) {
+    doubts.push_back(
+        {"claim_bare", "the side given as bare metal was run with --environment container"});
+  }
+  if (any_contained(container, false)) {
+    doubts.push_back({"claim_container", "the side given as a container shows no container"});
+  }
+  if (any_says(container, MachineKind::bare_metal)) {
+    doubts.push_back(
+        {"claim_container", "the side given as a container was run with --environment bare-metal"});
+  }
+  if (any_is(container, true) && !any_is(bare, true)) {
+    doubts.push_back({"claim_container",
+                      "the side given as a container shows a hypervisor, too: the difference is "
+                      "that of both together"});
+  }
+  if (any_container_unknown(bare) || any_container_unknown(container)) {
+    doubts.push_back(
+        {"claim_unconfirmed", "it is not known for all hosts whether there is a container"});
+  }
+}
 
 }  // namespace
 
@@ -62,6 +144,30 @@ std::vector<EnvironmentDifference> environment_differences(const std::vector<Env
     differences.push_back({name, absent, value});
   }
   return differences;
+}
+
+std::vector<Warning> doubts_of_claim(const std::vector<Environment>& bare,
+                                     const std::vector<Environment>& next, ComparisonForm form) {
+  std::vector<Warning> doubts;
+  doubt_bare_metal(bare, doubts);
+  if (form == ComparisonForm::vm) doubt_vm(bare, next, doubts);
+  if (form == ComparisonForm::container) doubt_container(bare, next, doubts);
+  return doubts;
+}
+
+std::vector<Warning> doubts_of_claim(const RunSet& bare, const RunSet& next, ComparisonForm form) {
+  std::vector<Warning> doubts = doubts_of_claim(bare.environments, next.environments, form);
+  if (std::ranges::none_of(next.arms, [](const RunArm& arm) { return is_imported(arm); })) {
+    return doubts;
+  }
+  const bool vm = form == ComparisonForm::vm;
+  doubts.push_back(
+      {"other_machines", std::string("the publisher says which side is bare metal and which a ") +
+                             (vm ? "VM" : "container") +
+                             ", and they are different machines: the difference is theirs as a "
+                             "whole, not that of a " +
+                             (vm ? "hypervisor" : "container") + " alone"});
+  return doubts;
 }
 
 }  // namespace nearmetal

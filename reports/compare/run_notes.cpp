@@ -1,10 +1,10 @@
+#include "reports/compare/run_notes.h"
+
 #include <algorithm>
 #include <iterator>
 #include <set>
 
-#include "reports/compare/builds.h"
-#include "reports/compare/comparison_row.h"
-#include "reports/compare/run_difference.h"
+#include "reports/compare/run_set.h"
 #include "reports/document/metric.h"
 #include "reports/text/text.h"
 #include "reports/text/warning_text.h"
@@ -195,6 +195,16 @@ void add_rank_test_note(ComparisonRow& row) {
 }
 
 }  // namespace
+
+bool share_sessions(const std::vector<const SetRun*>& base,
+                    const std::vector<const SetRun*>& next) {
+  const auto names_of = [](const std::vector<const SetRun*>& runs) {
+    std::set<std::string> names;
+    for (const SetRun* run : runs) names.insert(run->session);
+    return names;
+  };
+  return names_of(base) == names_of(next);
+}
 
 bool are_pairs(const Runs& base, const Runs& next) {
   bool pairs = base.size() == next.size() && base.size() > 1;

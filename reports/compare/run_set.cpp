@@ -4,9 +4,11 @@
 #include <map>
 #include <set>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
-#include "reports/document/unlike_jobs.h"
+#include "models/errors.h"
+#include "reports/document/metric.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -122,6 +124,57 @@ void add_unlike_jobs(RunSet& set, const Report& report, const Arm& arm, const Se
   }
 }
 
+std::string derivation_of(const ImportedSource& source, const ImportedRun& imported) {
+  const auto round = imported.work.find("round");
+  const bool of_mlperf = source.format == ImportFormat::mlperf ||
+                         (round != imported.work.end() && round->second.starts_with("MLPerf"));
+  if (of_mlperf) return "derived from published logs; not verified by MLCommons";
+  return "derived from published results (" + std::string(to_string(source.format)) +
+         "); nothing of them was measured here";
+}
+
+std::string system_of(const ImportedRun& imported) {
+  for (const char* name : {"system", "submission_platform"}) {
+    const auto found = imported.facts.find(name);
+    if (found != imported.facts.end()) return found->second;
+  }
+  return "";
+}
+
+// The result as a run, as far as the log shows it; the rest stays unknown.
+Run run_of(const ImportedRun& imported) {
+  const Unknown untold{"the published file does not say it"};
+  Run run;
+  run.started_at = imported.started_at.value_or("");
+  run.device = Device::automatic;
+  run.device_name = system_of(imported);
+  run.world_size = imported.world_size.value_or(0);
+  run.throughput = imported.throughput ? Maybe<double>(*imported.throughput) : untold;
+  if (!imported.bus_bandwidth) return run;
+  run.communication.emplace().library = "nccl-tests";
+  run.communication->best_bus_bandwidth_bytes_per_second = *imported.bus_bandwidth;
+  return run;
+}
+
+std::vector<KeyField> key_of(const ImportedRun& imported) {
+  std::vector<KeyField> key = {{"kind", to_string(Kind::imported), Severity::kind}};
+  for (const auto& [name, value] : imported.work) key.push_back({name, value, Severity::work});
+  if (imported.world_size) {
+    key.push_back({"world_size", std::to_string(*imported.world_size), Severity::layout});
+  }
+  return key;
+}
+
+// The file of a run of that nature; empty where there is none.
+std::string source_of(const RunSet& set, bool imported) {
+  for (const RunArm& arm : set.arms) {
+    for (const SetRun& run : arm.runs) {
+      if (is_imported(run) == imported) return run.source;
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 void keep_only_arm(Report& report, const std::string& arm, const std::string& source) {
@@ -187,6 +240,70 @@ void add_runs(RunSet& set, const Report& report, const std::string& source,
       }
     }
   }
+}
+
+bool is_imported(const RunArm& arm) {
+  return std::ranges::any_of(arm.runs, [](const SetRun& run) { return is_imported(run); });
+}
+
+void require_one_nature(const std::vector<RunSet>& sides) {
+  std::string published, measured;
+  for (const RunSet& side : sides) {
+    if (published.empty()) published = source_of(side, true);
+    if (measured.empty()) measured = source_of(side, false);
+  }
+  if (published.empty() || measured.empty()) return;
+  throw NotComparable(published + " holds imported results, which others published, and " +
+                      measured + " runs of nearmetal: they are never taken together");
+}
+
+void require_none_imported(const RunSet& set, const std::string& beginning) {
+  const std::string source = source_of(set, true);
+  if (source.empty()) return;
+  throw NotComparable(beginning + ", and " + source +
+                      " holds imported results, which others published");
+}
+
+void add_imported(RunSet& set, const Report& report, const Arm& arm, const std::string& source) {
+  for (const ImportedRun& imported : arm.imported) {
+    const ImportedSource& file = report.sources.at(static_cast<size_t>(imported.source));
+    add_run(set, arm.name,
+            {.source = source,
+             .tool = report.tool,
+             .kind = Kind::imported,
+             .key = key_of(imported),
+             .identity = file.sha256 + ":" + std::to_string(imported.line.value_or(0)) + ":" +
+                         std::to_string(imported.number),
+             .derived = derivation_of(file, imported),
+             .run = run_of(imported)},
+            {});
+  }
+}
+
+std::vector<Tool> builds_of(const std::vector<const SetRun*>& runs) {
+  std::vector<Tool> builds;
+  for (const SetRun* run : runs) {
+    if (std::ranges::find(builds, run->tool) == builds.end()) builds.push_back(run->tool);
+  }
+  return builds;
+}
+
+std::string builds_text(const std::vector<Tool>& builds, const std::vector<Tool>& others) {
+  constexpr size_t shown_digits = 12;
+  std::set<std::string> texts;
+  for (const Tool& build : builds) {
+    std::string text = build_text(build);
+    const auto reads_the_same = [&](const Tool& other) {
+      return other != build && build_text(other) == text;
+    };
+    if (std::ranges::any_of(builds, reads_the_same) ||
+        std::ranges::any_of(others, reads_the_same)) {
+      text += " by " + build.compiler + ", build ID " +
+              build.build_id.value_or("not known").substr(0, shown_digits);
+    }
+    texts.insert(text);
+  }
+  return joined({texts.begin(), texts.end()}, " and ");
 }
 
 }  // namespace nearmetal

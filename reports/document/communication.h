@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "models/names.h"
-#include "models/program.h"
+#include "models/training_options.h"
 #include "reports/document/collectives.h"
 #include "reports/document/maybe.h"
 #include "reports/document/special_members.h"

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <span>
 #include <string>
 #include <vector>
@@ -81,5 +82,14 @@ TimeSpan within_windows(std::span<const Rank> ranks, int64_t first_step, TimeSpa
 /// Samples of a job in a time. Steps that it cuts count by their share.
 double samples_within(const RunConfig& config, std::span<const Rank> ranks, int64_t first_step,
                       const TimeSpan& time);
+
+/// Why there is no throughput of all of them.
+inline constexpr const char* unlike_work = "its jobs do unlike work, which does not add";
+
+bool does_unlike_work(const std::vector<RunConfig>& workloads);
+
+/// The run as it shows one of such jobs, as if it were the only one; its warnings are those of that
+/// job and of the whole. For a run that is not complete it is known that it is so, and why.
+Run run_of_job(const Run& run, size_t job);
 
 }  // namespace nearmetal

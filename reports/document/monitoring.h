@@ -10,9 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "reports/document/figure.h"
 #include "reports/document/maybe.h"
-#include "reports/document/rdma.h"
+#include "reports/document/warning.h"
 
 namespace nearmetal {
 
@@ -67,6 +66,17 @@ MonitorVerdict verdict_of(const std::vector<MonitorReason>& reasons);
 
 /// The reason that is furthest above its limit, of those that make the verdict; null: none.
 const MonitorReason* worst_of(const std::vector<MonitorReason>& reasons);
+
+/// The traffic of a port while a window was timed, of all processes.
+struct RdmaTraffic {
+  std::string rdma_device;
+  int64_t port = 1;
+  Maybe<int64_t> sent_bytes;
+  Maybe<int64_t> received_bytes;
+  Maybe<int64_t> errors;  // of the link and of packets: lost, repeated or out of order
+
+  bool operator==(const RdmaTraffic&) const = default;
+};
 
 struct Monitoring {
   double interval_seconds = 0;  // between values of the series

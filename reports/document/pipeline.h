@@ -11,19 +11,6 @@
 
 namespace nearmetal {
 
-/// Where the time of a step goes in a stage: the mean over the window, by the device's clock.
-struct StageSeconds {
-  double span = 0;      // from the first wait for a value until all stages are through
-  double forward = 0;   // computing, all micro-batches
-  double backward = 0;  // likewise
-  double waiting = 0;   // for other stages
-  double sending = 0;   // held up by what it sends
-
-  double busy() const { return forward + backward; }
-  double rest() const { return span - busy() - waiting - sending; }
-  bool operator==(const StageSeconds&) const = default;
-};
-
 /// A rank as a stage of a replica.
 struct RankStage {
   int64_t stage = 0;
@@ -32,7 +19,7 @@ struct RankStage {
   int64_t parameters = 0;
   // The memory that its program takes on the device, or would take by the other schedule.
   Maybe<int64_t> gpipe_bytes{}, one_forward_one_backward_bytes{};
-  Maybe<StageSeconds> seconds{};
+  Maybe<PipelineSeconds> seconds{};  // the mean over the window
   int64_t boundary_bytes = 0;  // of a micro-batch to the stage behind, and back; 0: the last stage
   Maybe<double> boundary_seconds{};      // until known values were there, with nothing else on
   std::optional<bool> boundary_exact{};  // null: not tested

@@ -1,31 +1,162 @@
 // Everything in a report, as plain data: what was asked, what was found, what was measured.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "models/program.h"
+#include "models/kernel_choice.h"
 #include "models/sample_unit.h"
-#include "reports/document/arm_speedup.h"
 #include "reports/document/communication.h"
 #include "reports/document/environment.h"
-#include "reports/document/grid_point.h"
-#include "reports/document/imported.h"
 #include "reports/document/maybe.h"
 #include "reports/document/monitoring.h"
 #include "reports/document/pipeline.h"
-#include "reports/document/rank_probes.h"
 #include "reports/document/run_config.h"
 #include "reports/document/sharing_mode.h"
 #include "reports/document/special_members.h"
-#include "reports/document/step_time.h"
-#include "reports/document/tool.h"
 #include "reports/document/warning.h"
 
 namespace nearmetal {
+
+struct Tool {
+  std::string version;
+  Maybe<std::string> git_commit;
+  Maybe<bool> dirty;  // built from sources that differ from the commit
+  std::string build_type;
+  std::string compiler;
+  std::optional<std::string> build_id{};  // of executable and modules; none: not known
+
+  bool operator==(const Tool&) const = default;
+};
+
+/// How the work grows with the number of ranks: the same batch on each rank as where there are
+/// fewest, or the same batch in all.
+enum class Scaling { weak, strong };
+constexpr auto names_of(Scaling) { return std::array{"weak", "strong"}; }
+
+struct ArmSpeedup {
+  std::string against;  // the arm with the fewest ranks; itself: it is that one
+  int64_t ranks = 1;
+  double speedup = 1;     // against one rank of that arm
+  double efficiency = 1;  // speedup / ranks
+  // Bounds of the 95 % intervals.
+  Maybe<double> speedup_lower{};
+  Maybe<double> speedup_upper{};
+  Maybe<double> efficiency_lower{};
+  Maybe<double> efficiency_upper{};
+
+  bool operator==(const ArmSpeedup&) const = default;
+};
+
+struct GridPoint {
+  std::string layout;                           // runs with each combination of the grid
+  std::map<std::string, std::string> settings;  // of this combination, as layout files name them
+
+  bool operator==(const GridPoint&) const = default;
+};
+
+/// Statistics of the step times in the timed window. Within one run only: says nothing about the
+/// next run.
+struct StepTime {
+  double median_seconds = 0;
+  double p95_seconds = 0;
+  double p99_seconds = 0;
+  double jitter_seconds = 0;              // 1.4826 x median absolute deviation
+  Maybe<double> drift;                    // least-squares change over the window / mean
+  Maybe<double> autocorrelation;          // of neighbouring steps
+  Maybe<double> relative_standard_error;  // of the mean, by batch means
+  Maybe<double> effective_steps;          // independent steps worth the same
+
+  bool operator==(const StepTime&) const = default;
+};
+
+/// Quantiles of steps taken one at a time, each from its start to its end as the host sees it.
+struct Latency {
+  int64_t steps = 0;
+  double median_seconds = 0;
+  double p95_seconds = 0;
+  Maybe<double> p99_seconds;
+
+  bool operator==(const Latency&) const = default;
+};
+
+/// A probe (models/probe.h), timed right after the window. Rates follow: bytes / median_seconds.
+struct ProbeTime {
+  std::string name;  // "copy/device"
+  std::string work;  // what one run does
+  double bytes = 0;  // moved by one run
+  double flops = 0;  // done by one run
+  int64_t runs = 0;  // timed ones
+  Maybe<double> median_seconds;
+  Maybe<double> mean_seconds;
+  Maybe<double> p99_seconds;
+
+  bool operator==(const ProbeTime&) const = default;
+};
+
+/// The needs of one step on one rank's machine.
+struct StepNeeds {
+  int64_t kernels = 0;     // or primitives
+  double input_bytes = 0;  // copied from the host; 0: images stay on the device
+  bool input_pageable = false;
+  LaunchMode launch = LaunchMode::graph;
+  // Floors of the kernels at the rates of this rank's probes, summed over those that their bytes
+  // bind (copy/device) and those that their operations bind (product/PRECISION).
+  Maybe<double> memory_seconds;
+  Maybe<double> compute_seconds;
+
+  bool operator==(const StepNeeds&) const = default;
+};
+
+struct RankProbes {
+  StepNeeds needs;
+  std::vector<ProbeTime> probes;
+
+  bool operator==(const RankProbes&) const = default;
+};
+
+/// Names of probes that are timed for every kind of device.
+inline constexpr const char* quantum_probe = "cpu/quantum";
+inline constexpr const char* memory_probe = "copy/device";
+/// The host queues one step of the program and waits for nothing; not where the CPU computes.
+inline constexpr const char* queue_probe = "launch/step";
+inline constexpr const char* input_probe = "copy/h2d_pinned";
+inline constexpr const char* pageable_probe = "copy/h2d_pageable";
+
+/// How a published file is laid out.
+enum class ImportFormat { mlperf, tf_cnn_benchmarks, nccl_tests, pairs };
+constexpr auto names_of(ImportFormat) {
+  return std::array{"mlperf", "tf_cnn_benchmarks", "nccl-tests", "pairs"};
+}
+
+struct ImportedSource {
+  std::string file;    // its name, without folders
+  std::string sha256;  // of the whole file
+  ImportFormat format{};
+  std::optional<std::string> origin{};  // where it was published, as --source says
+};
+
+/// One result. What the file does not say is not here.
+struct ImportedRun {
+  int64_t source = 0;                       // index into Report::sources
+  std::optional<int64_t> line;              // where the result begins; empty: the file has no lines
+  int64_t number = 0;                       // among the results of the file
+  std::optional<std::string> started_at;    // RFC 3339, UTC
+  std::optional<int64_t> world_size;        // number of GPUs
+  std::optional<double> throughput;         // images per second
+  std::optional<double> bus_bandwidth;      // bytes per second
+  std::map<std::string, std::string> work;  // what must agree between runs that are compared
+  std::map<std::string, std::string> facts;  // what else is said, by the names of the file
+};
+
+/// The names that `work` may have, beside settings of a run.
+inline constexpr std::array imported_work = {
+    "benchmark", "collective", "dataset", "global_batch_size", "message_bytes", "placement",
+    "redop",     "round",      "type",    "variable_update"};
 
 /// Whether the numbers were measured on what they speak of; imported: published by others.
 enum class Kind { measured, emulated, predicted, imported };

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "reports/compare/baseline_series.h"
+#include "reports/compare/baseline.h"
 
 namespace nearmetal {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "reports/compare/compare.h"
-#include "reports/compare/run_groups.h"
+#include "reports/compare/read_runs.h"
 #include "reports/formats/charts/chart.h"
 #include "reports/text/text_table.h"
 

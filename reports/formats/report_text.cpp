@@ -6,8 +6,8 @@
 #include <sstream>
 #include <utility>
 
-#include "reports/compare/builds.h"
 #include "reports/compare/comparison_row.h"
+#include "reports/compare/run_set.h"
 #include "reports/compare/scaling.h"
 #include "reports/compare/work_text.h"
 #include "reports/formats/headline.h"

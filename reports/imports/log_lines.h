@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "reports/document/imported.h"
+#include "reports/document/types.h"
 #include "reports/imports/published_report.h"
 
 namespace nearmetal {

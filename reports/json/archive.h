@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "models/sample_unit.h"
-#include "reports/document/allowed.h"
 #include "reports/document/run_config.h"
+#include "reports/document/settings.h"
 #include "reports/json/form.h"
 #include "reports/json/type.h"
 

@@ -6,9 +6,8 @@
 
 #include "models/errors.h"
 #include "reports/document/metric.h"
-#include "reports/document/unlike_jobs.h"
+#include "reports/json/form.h"
 #include "reports/json/json.h"
-#include "reports/json/place.h"
 #include "reports/statistics/statistics.h"
 #include "reports/text/text.h"
 

@@ -1,7 +1,7 @@
 #include "reports/json/event_json.h"
 
-#include "reports/json/fields.h"
 #include "reports/json/json_text.h"
+#include "reports/json/report_fields.h"
 
 namespace nearmetal {
 namespace json {

@@ -1,6 +1,7 @@
-#include "reports/document/finding.h"
-#include "reports/json/fields.h"
+#include "reports/json/finding_json.h"
+
 #include "reports/json/json_text.h"
+#include "reports/json/report_fields.h"
 #include "reports/json/schema_writer.h"
 
 namespace nearmetal::json {

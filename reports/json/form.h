@@ -1,9 +1,11 @@
-// What must hold of the texts and the numbers of a document.
+// What must hold of the texts and the numbers of a document, and where one stands that does not.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace nearmetal::json {
@@ -44,5 +46,18 @@ inline constexpr Form code{.pattern = "^[a-z_]+$",
                            .description = "a code of lower-case letters and underscores"};
 inline constexpr Form readable_version{.pattern = "^1\\.[0-9]+$",
                                        .description = "1.x, the versions that this program reads"};
+
+/// A chain from the root. The text is made only for an error.
+struct Place {
+  const Place* parent = nullptr;  // none: the root
+  std::string_view key;           // of an object's member
+  std::optional<size_t> index;    // of a list's element
+
+  /// A JSON pointer (RFC 6901).
+  std::string pointer() const;
+};
+
+/// Throws InvalidReport.
+[[noreturn]] void fail(const Place& place, const std::string& must_be);
 
 }  // namespace nearmetal::json

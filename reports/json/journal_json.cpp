@@ -13,9 +13,9 @@
 #include "reports/document/metric.h"
 #include "reports/files/atomic_file.h"
 #include "reports/json/consistency.h"
-#include "reports/json/fields.h"
-#include "reports/json/json.h"
 #include "reports/json/json_text.h"
+#include "reports/json/report_fields.h"
+#include "reports/json/report_files.h"
 #include "reports/text/text_table.h"
 
 namespace nearmetal {

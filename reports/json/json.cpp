@@ -1,22 +1,27 @@
 #include "reports/json/json.h"
 
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <stdexcept>
 
 #include "models/errors.h"
 #include "reports/document/settings.h"
 #include "reports/files/sha256.h"
 #include "reports/json/consistency.h"
-#include "reports/json/fields.h"
-#include "reports/json/imported_json.h"
+#include "reports/json/form.h"
 #include "reports/json/json_reader.h"
 #include "reports/json/json_writer.h"
+#include "reports/json/report_fields.h"
 #include "reports/json/schema_writer.h"
 
 namespace nearmetal {
 namespace {
 
+using json::fail;
 using json::Json;
+using json::Place;
+using Change = std::function<std::string(const std::string& text)>;
 
 // Reading takes 2.4 GB of memory at the very worst, of 50 million numbers in 100 MB of text; a
 // report takes two to three times its size: 1.3 GB where 10000 runs of 1000 steps are in one file
@@ -37,12 +42,70 @@ json::Document parsed_document(std::string&& text) {
   }
 }
 
+void require_arm_alone(const Arm& arm, bool imported, const Place& place) {
+  const auto require = [&](bool holds, const char* key, const char* must_be) {
+    if (!holds) fail(Place{&place, key, {}}, must_be);
+  };
+  require((arm.kind == Kind::imported) == imported, "kind",
+          imported ? "imported, as that of the report" : "that of a run");
+  require(arm.imported.empty() != imported, "imported",
+          imported ? "a list of results" : "empty, as the kind is not imported");
+  require(!imported || arm.runs.empty(), "runs", "empty, as results are imported");
+}
+
+// Results of others stand alone: with sources, without settings, environments and runs of this
+// program; and other reports hold none of them.
+void require_kind_alone(const Report& report) {
+  const bool imported = report.kind == Kind::imported;
+  const Place root, invocation{&root, "invocation", {}}, arms{&root, "arms", {}};
+  const char* must_be = imported ? "null, as results are imported" : "there";
+  if (report.invocation.origins.empty() != imported) fail({&invocation, "config", {}}, must_be);
+  if (report.invocation.config_sha256.has_value() == imported) {
+    fail({&invocation, "config_sha256", {}}, must_be);
+  }
+  if (imported && !report.environments.empty()) {
+    fail({&root, "environments", {}}, "empty, as results are imported");
+  }
+  if (report.sources.empty() == imported) {
+    fail({&root, "sources", {}}, imported ? "a list of files" : "empty, as the kind is another");
+  }
+  for (size_t i = 0; i < report.arms.size(); ++i) {
+    require_arm_alone(report.arms[i], imported, Place{&arms, {}, i});
+  }
+}
+
+// The same, as a part of the schema.
+Json kind_alone_schema() {
+  const auto at_most = [](int items) { return Json{{"maxItems", items}}; };
+  const auto of_type = [](const char* type) { return Json{{"type", type}}; };
+  const auto of_object = [](Json properties) {
+    return Json{{"properties", std::move(properties)}};
+  };
+  const Json is_imported = {{"const", "imported"}};
+  const Json some = {{"minItems", 1}};
+  const Json there = of_object(
+      {{"invocation",
+        of_object({{"config", of_type("object")}, {"config_sha256", of_type("string")}})},
+       {"sources", at_most(0)},
+       {"arms",
+        {{"items", of_object({{"kind", {{"not", is_imported}}}, {"imported", at_most(0)}})}}}});
+  Json arm = of_object({{"kind", is_imported}, {"imported", some}, {"runs", at_most(0)}});
+  arm["required"] = {"imported"};
+  Json imported = of_object(
+      {{"invocation", of_object({{"config", of_type("null")}, {"config_sha256", of_type("null")}})},
+       {"environments", at_most(0)},
+       {"sources", some},
+       {"arms", {{"items", arm}}}});
+  imported["required"] = {"sources"};
+  return {{"if", of_object({{"kind", is_imported}})}, {"then", imported}, {"else", there}};
+}
+
 Report report_of(const json::Document& document) {
   Report report;
-  json::Reader reader(document, json::Place{});
+  json::Reader reader(document, Place{});
   json::fields(reader, report);
   if (report.arms.empty()) throw InvalidReport("/arms must hold at least one arm");
-  json::require_kind_alone(report);
+  require_kind_alone(report);
   return report;
 }
 
@@ -50,16 +113,47 @@ constexpr size_t largest_text = 64 << 10;
 constexpr size_t most_facts = 256;
 constexpr size_t longest_value = 1000;
 
+// By the names of their fields. The texts of all others are names that this program gives.
+constexpr std::array free_texts = {"argv",    "variables",     "host_facts", "kernel_options",
+                                   "unknown", "not_monitored", "failure",    "unsupported",
+                                   "text",    "seen",          "profiles",   "device_reason",
+                                   "host",    "why",           "subject"};
+
+void change_all(Json& part, const Change& change) {
+  if (part.is_string()) part = change(part.get<std::string>());
+  if (!part.is_structured()) return;
+  for (Json& below : part) change_all(below, change);
+}
+
+void change_free(Json& part, const Change& change) {
+  if (!part.is_structured()) return;
+  const bool has_names = part.is_object();
+  for (const auto& [name, below] : part.items()) {
+    const bool is_free = has_names && std::ranges::find(free_texts, name) != free_texts.end();
+    if (is_free) {
+      change_all(below, change);
+    } else {
+      change_free(below, change);
+    }
+  }
+}
+
 }  // namespace
 
 std::string report_schema() {
   Json schema = json::SchemaWriter::document(Report{}, "Report of nearmetal");
   schema["properties"]["arms"]["minItems"] = 1;
-  schema.update(json::kind_alone_schema());
+  schema.update(kind_alone_schema());
   return json::schema_text(schema);
 }
 
 std::string to_json(const Report& report) { return json::lines_of(report); }
+
+void change_free_texts(Report& report, const Change& change) {
+  Json document = json::Writer::json_of(report);
+  change_free(document, change);
+  report = report_from_json(json::line_of(document));
+}
 
 void require_within_limits(std::string_view text) {
   if (text.size() > largest_text_bytes) throw InvalidReport("it is larger than 512 MiB");

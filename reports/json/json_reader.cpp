@@ -6,8 +6,6 @@
 #include <stdexcept>
 
 #include "models/errors.h"
-#include "reports/json/json.h"
-#include "reports/json/json_text.h"
 #include "reports/text/nearest_word.h"
 #include "reports/text/text.h"
 
@@ -261,17 +259,6 @@ void Reader::read_object(const Document& json, const Place& place, const Type& t
   reader.unit_ = unit_;
   type.visit(reader, object);
   if (strict_) reader.require_all_known();
-}
-
-void parse(const std::string& text, const char* not_json, const Object& into) {
-  require_within_limits(text);
-  try {
-    const Document document = Document::parse(text);
-    Reader reader(document, Place{});
-    into.visit(reader, into.value);
-  } catch (const Document::exception&) {
-    throw InvalidReport(not_json);
-  }
 }
 
 }  // namespace nearmetal::json

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "reports/json/archive.h"
-#include "reports/json/place.h"
+#include "reports/json/form.h"
 
 namespace nearmetal {
 

@@ -30,9 +30,6 @@ std::string lines_of(const Json& json) {
   return printable_json(json.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n";
 }
 
-std::string line_of(const Object& object) { return line_of(Writer::json_of(object)); }
-std::string lines_of(const Object& object) { return lines_of(Writer::json_of(object)); }
-
 Json Writer::json_of(const Object& object) {
   Writer writer;
   object.visit(writer, object.value);

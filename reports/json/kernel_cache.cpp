@@ -13,11 +13,12 @@
 #include <stdexcept>
 
 #include "models/errors.h"
+#include "models/program.h"
 #include "reports/files/atomic_file.h"
-#include "reports/json/fields.h"
 #include "reports/json/json_reader.h"
 #include "reports/json/json_text.h"
 #include "reports/json/json_writer.h"
+#include "reports/json/report_fields.h"
 
 namespace nearmetal {
 namespace {

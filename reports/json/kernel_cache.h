@@ -11,6 +11,8 @@
 
 namespace nearmetal {
 
+struct DeviceInfo;
+
 /// Plans hold for a context: the device and everything that may change which of them is best or
 /// loads at all, this program's own kernels included. One line of text, e.g. "NVIDIA H200, 132
 /// multiprocessors, driver 580.1, cuDNN 9.19, nearmetal 0.2.0 build 4f1c".

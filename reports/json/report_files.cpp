@@ -1,3 +1,5 @@
+#include "reports/json/report_files.h"
+
 #include <unistd.h>
 
 #include <algorithm>

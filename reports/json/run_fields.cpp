@@ -1,11 +1,149 @@
 // The fields of a run, in the order of the document, with what must hold of them.
+#include "reports/json/run_fields.h"
+
 #include <algorithm>
 #include <iterator>
 
-#include "reports/json/fields.h"
 #include "reports/text/warning_text.h"
 
 namespace nearmetal::json {
+
+void fields(Archive& field, Bucket& bucket) {
+  field.type("bucket", "A part of the gradient that is summed over the ranks at once");
+  field("bytes", bucket.bytes, at_least(1));
+  field.added("type", bucket.type, "Type of the elements on their way; null: an earlier report");
+  field("seconds", bucket.seconds, above(0),
+        "Time of one sum on the slowest rank, with nothing else going on");
+  field("bus_bandwidth_bytes_per_second", bucket.bus_bandwidth_bytes_per_second, at_least(0),
+        "2 (ranks - 1) / ranks x bytes / seconds: what a link of a ring carries; where all_reduce "
+        "is hierarchical or host only the rate of a ring that takes as long");
+}
+
+void fields(Archive& field, TriedBucket& tried) {
+  field.type("tried_bucket", "The step with gradients sent in buckets of this size");
+  field("bucket_mib", tried.bucket_mib, at_least(0));
+  field("step_seconds", tried.step_seconds, above(0), "Median of a few steps, on the slowest rank");
+}
+
+void fields(Archive& field, TriedAllReduce& tried) {
+  field.type("tried_all_reduce", "The step with gradients summed in this way");
+  field("all_reduce", tried.all_reduce, without(AllReduceKind::automatic));
+  field("step_seconds", tried.step_seconds, above(0),
+        "Median of many steps, on the slowest rank; the mean of all turns");
+}
+
+void fields(Archive& field, SumChoice& sum) {
+  field.type("sum_choice", "How NCCL sums so many bytes over the ranks");
+  field("bytes", sum.bytes, at_least(1));
+  field("algorithm", sum.algorithm, "ring, tree, nvls, ...");
+  field("protocol", sum.protocol, "ll, ll128 or simple");
+  field("channels", sum.channels, at_least(1));
+  field.added("operation", sum.operation,
+              "allreduce, or its parts inside a host: reduce, broadcast");
+}
+
+void fields(Archive& field, NcclChoices& choices) {
+  field.type("nccl_choices", "Choices of NCCL, as reported to rank 0");
+  field("sums", choices.sums);
+  field("transports", choices.transports, "Ways to other ranks: P2P/CUMEM, ...");
+  field("rings", choices.rings, "Ranks in their order, each order once: \"0 1 3 2\"");
+}
+
+void fields(Archive& field, Communication& communication) {
+  field.type("communication", "The exchange of gradients between ranks");
+  field("library", communication.library, "What summed, and its version");
+  field.added("all_reduce", communication.all_reduce, without(AllReduceKind::automatic),
+              "What summed; hierarchical: NCCL inside each host and MPI between them; host: copy "
+              "engines through the memory of one host; null: an earlier report");
+  field.added(
+      "tried_all_reduces", communication.tried_all_reduces,
+      "The ways that the run chose from; empty where all_reduce was given, or an earlier run "
+      "of the sweep chose; since 1.13");
+  field("bytes_per_step", communication.bytes_per_step, at_least(1), "Size of the gradient");
+  field.added("bucket_mib", communication.bucket_mib, at_least(0),
+              "Wanted size of each bucket; 0: all at once");
+  field.added("tried", communication.tried, "Empty where bucket_mib was given");
+  field("exposed_seconds_per_step", communication.exposed_seconds_per_step, at_least(0),
+        "Largest of the ranks' medians over the window: time in which gradients are on their way "
+        "and there is nothing else to do");
+  field.added("best_bus_bandwidth_bytes_per_second",
+              communication.best_bus_bandwidth_bytes_per_second, above(0),
+              "Best of the buckets; where all_reduce is hierarchical or host not what a link "
+              "carries");
+  field.added("least_seconds_per_step", communication.least_seconds_per_step, above(0),
+              "2 (ranks - 1) / ranks x bytes_per_step / best_bus_bandwidth_bytes_per_second");
+  field("buckets_seconds", communication.buckets_seconds, above(0),
+        "All buckets one after another with nothing else going on");
+  field("buckets", communication.buckets);
+  field.added("nccl", communication.nccl, "Choices of NCCL, from its log");
+}
+
+void fields(Archive& field, TaskMark& mark) {
+  field.type("task_mark", "When a stage computed a pass of a micro-batch");
+  field("pass", mark.task.pass);
+  field("micro_batch", mark.task.micro_batch, at_least(0));
+  field("begin_seconds", mark.begin_seconds, "Times by the rank's own clock");
+  field("end_seconds", mark.end_seconds);
+}
+
+void fields(Archive& field, PipelineSeconds& seconds) {
+  field.type("stage_seconds",
+             "Where the time of a step goes in a stage: means over the window, by the device's "
+             "clock; what is left of the span are launches");
+  field("span", seconds.span, at_least(0),
+        "From the first wait for a value until all stages are through, without exposed "
+        "communication");
+  field("forward", seconds.forward, at_least(0), "Computing, all micro-batches");
+  field("backward", seconds.backward, at_least(0), "Computing, all micro-batches");
+  field("waiting", seconds.waiting, at_least(0),
+        "Waiting for what another stage had not yet computed or sent");
+  field("sending", seconds.sending, at_least(0),
+        "Held up by what was still on its way to another stage");
+}
+
+void fields(Archive& field, RankStage& stage) {
+  field.type("rank_stage", "A rank as a stage of a pipeline");
+  field("stage", stage.stage, at_least(0));
+  field("replica", stage.replica, at_least(0), "Replica of the network to which the stage belongs");
+  field("first_node", stage.first_node, "First node of the network that it computes");
+  field("last_node", stage.last_node);
+  field("parameters", stage.parameters, at_least(0));
+  field("bytes_gpipe", stage.gpipe_bytes, at_least(0),
+        "Memory that its kernels take on the device with schedule gpipe");
+  field("bytes_1f1b", stage.one_forward_one_backward_bytes, at_least(0), "The same with 1f1b");
+  field("seconds", stage.seconds);
+  field("boundary_bytes", stage.boundary_bytes, at_least(0),
+        "Bytes of a micro-batch to the next stage, and of its gradient back; 0: the last stage");
+  field("boundary_seconds", stage.boundary_seconds, at_least(0),
+        "Time for known values to pass the stage's boundaries, with nothing else running");
+  field("boundary_exact", stage.boundary_exact,
+        "Known values came through its boundaries as they were sent; null: not tested");
+  field("marks", stage.marks, "Marks of the last step of the run");
+}
+
+void fields(Archive& field, PipelineBubble& bubble) {
+  field.type("bubble", "The share of the stages' time in which they compute nothing");
+  field("measured", bubble.measured, within(0, 1),
+        "1 - sum of (forward + backward) / sum of spans, over the stages of the first replica");
+  field("simulated", bubble.simulated, within(0, 1),
+        "Bubble of the same schedule with the measured mean times of these stages, without "
+        "transfers");
+  field.added(
+      "simulated_with_transfers", bubble.simulated_with_transfers, within(0, 1),
+      "Bubble of the same schedule with the times of each pass of each micro-batch (its share in "
+      "`marks`) and with transfers, one at a time in each direction, each as long as the lesser "
+      "boundary_seconds of its two stages");
+  field("ideal", bubble.ideal, within(0, 1),
+        "(stages - 1) / (micro-batches + stages - 1): bubble of equal stages without transfers");
+}
+
+void fields(Archive& field, PipelineFigures& pipeline) {
+  field.type("pipeline", "The stages of the network together");
+  field("library", pipeline.library, "What moved values between stages, and its version");
+  field("stages", pipeline.stages, at_least(1));
+  field("replicas", pipeline.replicas, at_least(1), "Replicas of the network");
+  field("bubble", pipeline.bubble);
+}
 
 void fields(Archive& field, Figure& figure) {
   field.type("figure", "A figure by which something is judged");
@@ -253,6 +391,16 @@ void fields(Archive& field, MonitorReason& reason) {
   field.optional("subject", reason.subject,
                  "The series that it is about, where the code does not say");
   field.optional("why", reason.why, "Why it is not known");
+}
+
+void fields(Archive& field, RdmaTraffic& traffic) {
+  field.type("rdma_traffic", "What went through an RDMA port in the window, of all processes");
+  field("rdma_device", traffic.rdma_device, "Name of the RDMA device");
+  field("port", traffic.port, at_least(0));
+  field("sent_bytes", traffic.sent_bytes, at_least(0));
+  field("received_bytes", traffic.received_bytes, at_least(0));
+  field("errors", traffic.errors, at_least(0),
+        "Errors of the link and of packets: lost, repeated or out of order");
 }
 
 void fields(Archive& field, Monitoring& monitoring) {

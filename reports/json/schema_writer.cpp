@@ -94,10 +94,6 @@ std::string lines(const Json& json, size_t indent, size_t begun) {
 
 std::string schema_text(const Json& schema) { return lines(schema, 0, 0) + "\n"; }
 
-std::string schema_text_of(const Object& sample, const char* title) {
-  return schema_text(SchemaWriter::document(sample, title));
-}
-
 Json SchemaWriter::document(const Object& sample, const char* title, bool strict) {
   Json types = Json::object();
   SchemaWriter writer(types, strict);

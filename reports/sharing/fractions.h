@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "reports/compare/run_set.h"
-#include "reports/document/device_words.h"
+#include "reports/document/run_config.h"
 #include "reports/sharing/job_progress.h"
 #include "reports/statistics/inference.h"
 #include "reports/text/text_table.h"

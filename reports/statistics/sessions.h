@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "reports/statistics/inference.h"
-#include "reports/statistics/power.h"
 
 namespace nearmetal {
 

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "reports/document/figure.h"
 #include "reports/document/monitoring.h"
 #include "reports/document/warning.h"
 

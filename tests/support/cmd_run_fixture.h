@@ -10,7 +10,7 @@
 
 #include "bench/cli/process_clock.h"
 #include "bench/commands/run.h"
-#include "reports/json/json.h"
+#include "reports/json/report_files.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/parse_options.h"
 #include "tests/support/temporary_folder.h"

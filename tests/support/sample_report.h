@@ -50,7 +50,7 @@ inline Rank sample_rank() {
                 .parameters = 1'444'928,
                 .gpipe_bytes = int64_t{2'000'000'000},
                 .one_forward_one_backward_bytes = Unknown{"not told"},
-                .seconds = StageSeconds{0.1, 0.02, 0.05, 0.02, 0.005},
+                .seconds = PipelineSeconds{0.1, 0.02, 0.05, 0.02, 0.005},
                 .boundary_bytes = 25'690'112,
                 .boundary_seconds = 1e-4,
                 .boundary_exact = true,

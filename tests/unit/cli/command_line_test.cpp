@@ -9,9 +9,9 @@
 #include "bench/cli/process_clock.h"
 #include "bench/cli/run_request.h"
 #include "bench/commands/program.h"
-#include "reports/json/fields.h"
 #include "reports/json/json.h"
 #include "reports/json/json_writer.h"
+#include "reports/json/report_fields.h"
 #include "tests/support/parse_options.h"
 
 namespace nearmetal {

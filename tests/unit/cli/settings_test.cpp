@@ -12,10 +12,10 @@
 #include "bench/cli/run_request.h"
 #include "comm/layout/layout_json.h"
 #include "reports/document/run_arguments.h"
-#include "reports/json/fields.h"
 #include "reports/json/json.h"
 #include "reports/json/json_reader.h"
 #include "reports/json/json_writer.h"
+#include "reports/json/report_fields.h"
 #include "tests/support/parse_options.h"
 
 namespace nearmetal {

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "models/errors.h"
-#include "reports/json/json.h"
+#include "reports/json/report_files.h"
 #include "tests/support/temporary_folder.h"
 
 namespace nearmetal {

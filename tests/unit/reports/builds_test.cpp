@@ -1,5 +1,3 @@
-#include "reports/compare/builds.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +6,7 @@
 #include <utility>
 
 #include "reports/compare/compare.h"
+#include "reports/compare/run_set.h"
 #include "tests/support/made_up_runs.h"
 
 namespace nearmetal {

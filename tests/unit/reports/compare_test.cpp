@@ -8,7 +8,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "reports/compare/builds.h"
+#include "reports/compare/run_set.h"
 #include "reports/formats/comparison_text.h"
 #include "tests/support/made_up_runs.h"
 

@@ -1,8 +1,7 @@
 // The rows that a comparison of unlike arms has.
-#include "reports/compare/compared_metrics.h"
-
 #include <gtest/gtest.h>
 
+#include "reports/compare/compare.h"
 #include "reports/compare/gate.h"
 #include "tests/support/made_up_runs.h"
 

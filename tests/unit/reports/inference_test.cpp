@@ -7,8 +7,6 @@
 #include <stdexcept>
 #include <vector>
 
-#include "reports/statistics/power.h"
-
 namespace nearmetal {
 namespace {
 

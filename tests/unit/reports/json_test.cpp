@@ -8,6 +8,7 @@
 
 #include "models/errors.h"
 #include "reports/json/json_writer.h"
+#include "reports/json/report_files.h"
 #include "tests/support/sample_report.h"
 #include "tests/support/temporary_folder.h"
 

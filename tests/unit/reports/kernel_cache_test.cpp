@@ -8,7 +8,8 @@
 #include <cstdlib>
 
 #include "models/errors.h"
-#include "reports/json/json.h"
+#include "models/program.h"
+#include "reports/json/report_files.h"
 #include "tests/support/temporary_folder.h"
 
 namespace nearmetal {

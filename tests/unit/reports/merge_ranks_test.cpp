@@ -56,7 +56,7 @@ TEST(MergeRanks, ImagesOfAllInTheTimeOfTheSlowest) {
 }
 
 // Two stages with scripted times, of one replica.
-std::vector<Report> stages_of(std::vector<StageSeconds> seconds) {
+std::vector<Report> stages_of(std::vector<PipelineSeconds> seconds) {
   std::vector<Report> parts;
   for (size_t i = 0; i < seconds.size(); ++i) {
     parts.push_back(part(static_cast<int64_t>(i), 2));
@@ -71,19 +71,19 @@ std::vector<Report> stages_of(std::vector<StageSeconds> seconds) {
 }
 
 TEST(MergeRanks, StagesHaveTheSamplesOfOneReplica) {
-  const StageSeconds times{.span = 15, .forward = 4, .backward = 8, .waiting = 3};
+  const PipelineSeconds times{.span = 15, .forward = 4, .backward = 8, .waiting = 3};
   const nearmetal::Run run = merged_run(stages_of({times, times}));
   EXPECT_EQ(run.window->samples, 100) << "each rank counts them all";
   EXPECT_EQ(*run.throughput, 50);
 }
 
 TEST(MergeRanks, TheBubbleIsThatOfAllStages) {
-  const StageSeconds equal{.span = 16, .forward = 4, .backward = 8, .waiting = 4};
+  const PipelineSeconds equal{.span = 16, .forward = 4, .backward = 8, .waiting = 4};
   PipelineBubble bubble = merged_run(stages_of({equal, equal})).pipeline->bubble;
   EXPECT_DOUBLE_EQ(*bubble.measured, 0.25);
   EXPECT_DOUBLE_EQ(*bubble.simulated, 0.2) << "without what transfers took";
   EXPECT_DOUBLE_EQ(bubble.ideal, 0.2);
-  const StageSeconds light{.span = 16, .forward = 2, .backward = 4, .waiting = 10};
+  const PipelineSeconds light{.span = 16, .forward = 2, .backward = 4, .waiting = 10};
   bubble = merged_run(stages_of({equal, light})).pipeline->bubble;
   EXPECT_DOUBLE_EQ(*bubble.measured, 1 - 18.0 / 32);
   EXPECT_DOUBLE_EQ(*bubble.simulated, 0.28) << "the imbalance is in it";
@@ -109,7 +109,7 @@ RankStage& stage_of(std::vector<Report>& parts, int rank) {
 
 // Three equal stages, whose tasks take 1 and 2 s, and a value half a second.
 std::vector<Report> three_stages() {
-  const StageSeconds equal{.span = 16, .forward = 4, .backward = 8};
+  const PipelineSeconds equal{.span = 16, .forward = 4, .backward = 8};
   std::vector<Report> parts = stages_of({equal, equal, equal});
   for (int rank = 0; rank < 3; ++rank) {
     RankStage& stage = stage_of(parts, rank);

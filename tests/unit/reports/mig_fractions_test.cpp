@@ -4,6 +4,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "reports/compare/read_runs.h"
 #include "reports/formats/report_text.h"
 #include "reports/json/json.h"
 #include "reports/sharing/fractions.h"

@@ -5,7 +5,7 @@
 
 #include <sstream>
 
-#include "reports/compare/run_groups.h"
+#include "reports/compare/read_runs.h"
 #include "reports/formats/html.h"
 #include "reports/formats/report_text.h"
 #include "tests/support/made_up_runs.h"

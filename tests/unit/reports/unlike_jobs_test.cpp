@@ -1,5 +1,3 @@
-#include "reports/document/unlike_jobs.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +6,7 @@
 
 #include "models/errors.h"
 #include "reports/compare/compare.h"
+#include "reports/document/metric.h"
 #include "reports/formats/html.h"
 #include "reports/formats/report_text.h"
 #include "reports/json/consistency.h"

@@ -9,6 +9,7 @@
 
 #include "reports/files/sha256.h"
 #include "reports/json/json.h"
+#include "reports/json/report_files.h"
 #include "tests/support/sample_report.h"
 #include "tests/support/temporary_folder.h"
 

@@ -32,4 +32,10 @@ std::string doctor_schema();
 std::string findings_to_json(const std::vector<Finding>& findings, const Environment& machine,
                              int exit_code);
 
+namespace json {
+
+class Archive;
+void fields(Archive& field, Finding& finding);
+
+}  // namespace json
 }  // namespace nearmetal

@@ -1,0 +1,90 @@
+// The comparable key of a run: what must agree between runs that are compared.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "reports/document/types.h"
+
+namespace nearmetal {
+
+/// The meaning of a difference, the worst first: numbers of another nature, another computation,
+/// other placement, other hardware, other libraries.
+enum class Severity { kind, work, layout, hardware, software };
+constexpr auto names_of(Severity) {
+  return std::array{"kind", "work", "layout", "hardware", "software"};
+}
+
+struct KeyField {
+  std::string name;
+  std::string value;
+  Severity severity = Severity::work;
+  /// Where a report does not tell it, that is no difference; it is in no hash, since earlier
+  /// reports do not.
+  bool may_be_unknown = false;
+
+  bool operator==(const KeyField&) const = default;
+};
+
+/// The comparable key of one run of a report: kind, settings that decide what is computed (of jobs
+/// that differ in them those of each: "resnet50 + resnet18"), what
+/// sums the gradients of several ranks and in which type, world size, ranks per operating-system
+/// instance, the GPU's chip, or the CPU's model and identity, CPUs, memory and threads, and
+/// versions of libraries. Neither host, driver, kernel, hypervisor nor the product name of a GPU
+/// are part of it.
+std::vector<KeyField> comparable_key(const Report& report, const Arm& arm, const Run& run);
+
+/// The fields that may be allowed to differ; of kinds only measured and emulated. The fields of
+/// parts, such as loss_scale.initial, stand for themselves and by what they are parts of; libraries
+/// by that alone, as others come with other versions.
+std::vector<std::string> fields_that_may_differ();
+
+/// The chip of a GPU without what its product, form factor, memory, MIG or vGPU profile adds:
+/// "NVIDIA A100-SXM4-80GB", "GRID A100-40C" and "NVIDIA A100 80GB PCIe MIG 1g.10gb" are all A100.
+std::string gpu_chip(const std::string& product);
+
+/// The board of a GPU: "NVIDIA H200" of its MIG device "NVIDIA H200 MIG 1g.18gb", too.
+std::string gpu_board(const std::string& product);
+
+/// The sides as they are given: any two sets of runs, or bare metal and a VM or a container.
+enum class ComparisonForm { sets, vm, container };
+constexpr auto names_of(ComparisonForm) { return std::array{"sets", "vm", "container"}; }
+
+struct KeyDifference {
+  std::string name;
+  Severity severity = Severity::work;
+  std::string base;
+  std::string other;
+  std::string source{};  // of a comparison: of the run that differs from the first of the base
+  bool allowed = false;  // by the options of the comparison
+
+  /// Whether it is what such a comparison looks into: how ranks are split among instances, and the
+  /// CPU as a guest sees it. A container sees that of its host.
+  bool is_treatment(ComparisonForm form) const;
+  /// Whether --allow-differ can cover it: kinds only where both sides ran on a machine, measured
+  /// and emulated.
+  bool can_be_allowed() const;
+  bool operator==(const KeyDifference&) const = default;
+};
+
+/// Whether this field is a setting of training whose default follows from the batch.
+bool follows_batch(const std::string& field);
+
+/// Fields that differ or are on one side only, the most severe first.
+std::vector<KeyDifference> key_differences(const std::vector<KeyField>& base,
+                                           const std::vector<KeyField>& other);
+
+/// Whether an entry of --allow-differ covers this field: its name, or the part before a dot.
+bool covers(const std::string& allowed, const std::string& field);
+
+/// Marks which differences of one run are allowed: those that the form of the comparison looks
+/// into, those that --allow-differ covers, and, where it covers a batch that differs, those that
+/// follow from the batch.
+void allow(std::vector<KeyDifference>& differences, ComparisonForm form,
+           const std::vector<std::string>& allow_differ);
+
+/// SHA-256 of the key without its layout: what one baseline holds may be several layouts.
+std::string context_sha256(const std::vector<KeyField>& key);
+
+}  // namespace nearmetal

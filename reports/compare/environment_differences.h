@@ -1,0 +1,36 @@
+// How the machines of two sides differ, and whether they are what they are given as.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reports/compare/run_set.h"
+
+namespace nearmetal {
+
+struct EnvironmentDifference {
+  std::string name;  // place in the environment, as in the report: "gpus/0/driver_version"
+  std::string base;  // distinct values of the side's machines
+  std::string other;
+
+  bool operator==(const EnvironmentDifference&) const = default;
+};
+
+/// Every recorded fact of several machines in the order of the document, its distinct values
+/// joined.
+std::vector<std::pair<std::string, std::string>> joined_facts(const std::vector<Environment>& side);
+
+/// Every recorded fact that differs, but serial numbers and bus addresses, in the order of the
+/// document.
+std::vector<EnvironmentDifference> environment_differences(const std::vector<Environment>& base,
+                                                           const std::vector<Environment>& other);
+
+/// The doubts where what was found, or what --environment said, contradicts that the base is bare
+/// metal and the other side of this form, or where nothing confirms it.
+std::vector<Warning> doubts_of_claim(const std::vector<Environment>& bare,
+                                     const std::vector<Environment>& next, ComparisonForm form);
+/// The same; or, of imported results, that their machines are as they were published.
+std::vector<Warning> doubts_of_claim(const RunSet& bare, const RunSet& next, ComparisonForm form);
+
+}  // namespace nearmetal

@@ -1,0 +1,51 @@
+// What a reader should know of the runs of a comparison.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "reports/compare/compare.h"
+
+namespace nearmetal {
+
+/// The disturbance that the monitor of a run saw, or why it saw nothing; empty: each rank was
+/// alone, at steady clocks.
+std::string disturbance_of(const SetRun& run);
+
+/// Whether it saw other processes beside a rank.
+bool was_shared(const SetRun& run);
+
+/// A run that is not among them, and why.
+struct LeftOut {
+  std::string source;
+  std::string metric;  // the one that it lacks; empty: the run is not complete
+  std::string why;
+};
+
+/// The reasons, each once: "2 runs of a.json, b.json are left out: failed (out of memory)".
+std::vector<std::string> left_out_texts(const std::vector<LeftOut>& runs);
+
+/// Whether both sides are of the same sessions.
+bool share_sessions(const std::vector<const SetRun*>& base, const std::vector<const SetRun*>& next);
+
+/// Whether two sides of complete runs, each in order of their start, were taken in pairs: the first
+/// of each side, then the second of each, and so on, in any order within a pair. Drift, of heat or
+/// clocks, cancels in pairs, adds noise where runs are mixed, and looks like a difference where one
+/// side came after the other.
+bool are_pairs(const std::vector<const SetRun*>& base, const std::vector<const SetRun*>& next);
+
+/// The warnings of the runs, each kind once, however many jobs and ranks of a run gave it, in the
+/// order in which they came.
+std::vector<RunWarning> warnings_of(const std::vector<const SetRun*>& runs);
+
+/// "2 runs", "2 of 5 runs, 1.74 to 1.99 CPUs", "2 runs, quoting the worst".
+std::string extent_text(const RunWarning& found, const std::string& runs);
+
+/// Adds the notes of a row with figures: a kind that is not measured, order in time, runs on both
+/// sides, warnings of the runs, outliers, other plans or versions of the program, too few or too
+/// short runs.
+void add_run_notes(ComparisonRow& row, const std::vector<const SetRun*>& base,
+                   const std::vector<const SetRun*>& next, const std::vector<double>& base_values,
+                   const std::vector<double>& new_values);
+
+}  // namespace nearmetal

@@ -1,0 +1,470 @@
+#include "reports/merge/merge.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "reports/document/metric.h"
+#include "reports/text/text.h"
+#include "reports/text/warning_text.h"
+
+namespace nearmetal {
+namespace {
+
+constexpr double clock_noise_seconds = 0.01;
+
+Run& run_of(Report& report) { return report.arms.at(0).runs.at(0); }
+
+// A function of the ranks' known values; unknown with the reason of the first that is.
+template <class Get, class Fold>
+auto folded(std::vector<Report>& reports, const Get& get, const Fold& fold) {
+  auto result = get(run_of(reports[0]));
+  for (size_t i = 1; i < reports.size() && result; ++i) {
+    const auto next = get(run_of(reports[i]));
+    result = next ? decltype(result)(fold(*result, *next)) : next;
+  }
+  return result;
+}
+
+template <class Get>
+Maybe<double> sum(std::vector<Report>& reports, const Get& get) {
+  return folded(reports, get, [](double a, double b) { return a + b; });
+}
+
+template <class Get>
+Maybe<double> average(std::vector<Report>& reports, const Get& get) {
+  Maybe<double> value = sum(reports, get);
+  if (value) *value.value /= static_cast<double>(reports.size());
+  return value;
+}
+
+void merge_throughput(std::vector<Report>& reports, const RunConfig& config, Run& run) {
+  const bool together = in_step(config, std::ssize(reports));
+  run.window = folded(
+      reports, [](const Run& r) { return r.window; },
+      [](TimedWindow a, const TimedWindow& b) {
+        a.samples += b.samples;
+        a.seconds = std::max(a.seconds, b.seconds);
+        return a;
+      });
+  if (run.window) {
+    int64_t& samples = run.window.value->samples;
+    samples = std::llround(samples_of_job(config, static_cast<double>(samples)));
+  }
+  Maybe<double> throughput = sum(reports, [](const Run& r) { return r.throughput; });
+  if (throughput && together) throughput = throughput_of(*run.window);
+  run.peak_flops_per_second = sum(reports, [](const Run& r) { return r.peak_flops_per_second; });
+  set_throughput(throughput, run);
+}
+
+void merge_proof(std::vector<Report>& reports, Proof& proof) {
+  const auto mean_of = [&](auto member) {
+    return average(reports, [member](const Run& r) { return r.proof.*member; });
+  };
+  Proof merged = proof;
+  merged.window_start_loss = mean_of(&Proof::window_start_loss);
+  merged.window_end_loss = mean_of(&Proof::window_end_loss);
+  merged.window_start_gradient_norm = mean_of(&Proof::window_start_gradient_norm);
+  merged.window_end_gradient_norm = mean_of(&Proof::window_end_gradient_norm);
+  for (Report& report : reports) {
+    const Proof& other = run_of(report).proof;
+    merged.loss_finite = merged.loss_finite && other.loss_finite;
+    if (other.failed_step && (!merged.failed_step || *other.failed_step < *merged.failed_step)) {
+      merged.failed_step = other.failed_step;
+    }
+    if (other.outputs_finite == false) merged.outputs_finite = false;
+    if (other.replicas_identical == false) merged.replicas_identical = false;
+    if (other.sums_exact == false) merged.sums_exact = false;
+    if (other.verify && !other.verify->passed) merged.verify = other.verify;
+  }
+  proof = merged;
+}
+
+void add_lower_bound(Communication& communication, double ranks) {
+  double best = 0;
+  for (const Bucket& bucket : communication.buckets) {
+    best = std::max(best, bucket.bus_bandwidth_bytes_per_second);
+  }
+  if (!(best > 0)) return;
+  communication.best_bus_bandwidth_bytes_per_second = best;
+  communication.least_seconds_per_step =
+      2 * (ranks - 1) / ranks * static_cast<double>(communication.bytes_per_step) / best;
+}
+
+// Stages have gradients of their own: those of the first are told.
+void merge_communication(std::vector<Report>& reports, const RunConfig& config, Run& run) {
+  if (!run.communication) return;
+  for (size_t rank = 0; rank < reports.size(); ++rank) {
+    const auto& other = run_of(reports[rank]).communication;
+    if (!other || stage_of(config, static_cast<int64_t>(rank)) > 0) continue;
+    for (size_t i = 0; i < run.communication->buckets.size(); ++i) {
+      Bucket& bucket = run.communication->buckets[i];
+      if (other->buckets.at(i).seconds > bucket.seconds) bucket = other->buckets[i];
+    }
+  }
+  run.communication->buckets_seconds = 0;
+  for (const Bucket& bucket : run.communication->buckets) {
+    run.communication->buckets_seconds += bucket.seconds;
+  }
+  add_lower_bound(*run.communication,
+                  static_cast<double>(replicas_of(config, std::ssize(reports))));
+  run.communication->exposed_seconds_per_step = folded(
+      reports, [](const Run& r) { return r.ranks.at(0).exposed_communication_seconds; },
+      [](double a, double b) { return std::max(a, b); });
+}
+
+std::optional<int64_t> stage_of_rank(const Report& report, int64_t rank) {
+  const RunConfig& config = report.invocation.config;
+  return config.pipeline > 1 ? std::optional(stage_of(config, rank)) : std::nullopt;
+}
+
+// A warning that every rank gives in the same words is given once, with the worst figure.
+std::vector<Warning> merged_warnings(std::vector<Report>& reports) {
+  std::vector<Warning> warnings;
+  const auto takes_worse = [&](Report& report, Warning& warning) {
+    for (const Warning& other : run_of(report).warnings) {
+      if (other.code != warning.code || other.text != warning.text) continue;
+      if (other.figure && warning.figure && is_worse(*other.figure, *warning.figure)) {
+        warning.figure = other.figure;
+      }
+      return true;
+    }
+    return false;
+  };
+  for (size_t i = 0; i < reports.size(); ++i) {
+    for (Warning warning : run_of(reports[i]).warnings) {
+      const Warning own = warning;
+      const bool common = std::ranges::all_of(
+          reports, [&](Report& report) { return takes_worse(report, warning); });
+      if (common && i > 0) continue;
+      if (!common) {
+        warning = own;
+        warning.rank = i;
+        warning.stage = stage_of_rank(reports[i], *warning.rank);
+        warning.host = reports[i].environments.at(0).host_name;
+      }
+      warnings.push_back(warning);
+    }
+  }
+  return warnings;
+}
+
+// Ranks in step open their windows after the same step, so that clocks which agree show starts no
+// further apart than a step.
+void warn_of_clock_skew(const std::vector<Environment>& environments, Run& run) {
+  if (!run.window || !run.communication) return;
+  const double step_seconds = mean_step_seconds(*run.window);
+  const auto earlier = [](const Rank& a, const Rank& b) {
+    return a.window_start_unix_seconds < b.window_start_unix_seconds;
+  };
+  const auto [first, last] = std::ranges::minmax_element(run.ranks, earlier);
+  if (!first->window_start_unix_seconds) return;
+  const double apart = *last->window_start_unix_seconds - *first->window_start_unix_seconds;
+  if (first->environment == last->environment || apart < step_seconds + clock_noise_seconds) return;
+  run.warnings.push_back(
+      {"clock_skew",
+       "the clock of " + environments.at(last->environment).host_name + " is about " +
+           significant(apart, 2) + " s ahead of that of " +
+           environments.at(first->environment).host_name +
+           ": jobs at once start together by these clocks (chrony or NTP sets them)",
+       Figure{apart, step_seconds + clock_noise_seconds, FigureUnit::seconds}});
+}
+
+void merge_status(std::vector<Report>& reports, Run& run) {
+  for (size_t i = 0; i < reports.size(); ++i) {
+    const Run& other = run_of(reports[i]);
+    if (other.status <= run.status && i > 0) continue;
+    run.status = other.status;
+    if (!other.failure) continue;
+    const auto rank = static_cast<int64_t>(i);
+    run.failure =
+        rank_text(rank, stage_of_rank(reports[i], rank), reports[i].environments.at(0).host_name) +
+        ": " + *other.failure;
+  }
+}
+
+// The first replica's stages in their order; empty where the times of one are not known.
+std::vector<RankStage> timed_stages(const Run& run, int64_t count) {
+  std::vector<RankStage> stages;
+  for (int64_t s = 0; s < count && s < std::ssize(run.ranks); ++s) {
+    const std::optional<RankStage>& stage = run.ranks[s].stage;
+    if (!stage || !stage->seconds) return {};
+    stages.push_back(*stage);
+  }
+  return stages;
+}
+
+StageTimes mean_times(const PipelineSeconds& seconds, int64_t micro_batches) {
+  const auto count = static_cast<double>(micro_batches);
+  return {seconds.forward / count, seconds.backward / count};
+}
+
+// Each task of a stage in its share of the marked step, scaled so that the passes together take
+// their means; empty where no step was marked, or a pass of it has no length to share.
+std::vector<double> task_seconds(const RankStage& stage) {
+  const auto length = [](const TaskMark& mark) { return mark.end_seconds - mark.begin_seconds; };
+  const auto pass = [](const TaskMark& mark) { return static_cast<size_t>(mark.task.pass); };
+  const std::array means{stage.seconds->forward, stage.seconds->backward};
+  std::array<double, 2> marked{};
+  for (const TaskMark& mark : stage.marks) marked[pass(mark)] += length(mark);
+  if (std::ranges::any_of(marked, [](double sum) { return !(sum > 0); })) return {};
+  std::vector<double> seconds;
+  for (const TaskMark& mark : stage.marks) {
+    seconds.push_back(length(mark) * means[pass(mark)] / marked[pass(mark)]);
+  }
+  return seconds;
+}
+
+double simulated_bubble(const RunConfig& config, std::span<const StageTimes> times) {
+  const auto marks =
+      simulate_pipeline(config.schedule, times, static_cast<int>(config.micro_batches));
+  return std::max(0.0, bubble_of(marks));
+}
+
+Maybe<double> bubble_with_transfers(const RunConfig& config, std::span<const RankStage> stages) {
+  std::vector<StageTimes> times;
+  for (const RankStage& stage : stages) {
+    times.push_back({.task_seconds = task_seconds(stage)});
+    if (std::ssize(times.back().task_seconds) != 2 * config.micro_batches) {
+      return Unknown{"not every stage marked a step"};
+    }
+  }
+  for (size_t i = 0; i + 1 < stages.size(); ++i) {
+    const Maybe<double>& here = stages[i].boundary_seconds;
+    const Maybe<double>& behind = stages[i + 1].boundary_seconds;
+    if (!here || !behind) return Unknown{"not every boundary was tested"};
+    // Both measure at least the transfer: either may have waited for the other, or for its second
+    // boundary.
+    times[i].transfer_seconds = std::min(*here, *behind);
+  }
+  return simulated_bubble(config, times);
+}
+
+TimeSpan common_windows(const std::vector<Report>& jobs) {
+  TimeSpan common;
+  for (const Report& report : jobs) {
+    const Run& run = report.arms[0].runs[0];
+    common = within_windows(run.ranks, run.window->first_step, common);
+  }
+  return common;
+}
+
+double start_of(const Report& job) {
+  return job.arms[0].runs[0].ranks[0].window_start_unix_seconds.value();
+}
+
+double jain_fairness(const std::vector<ConcurrentJob>& jobs) {
+  double sum = 0, squares = 0;
+  for (const ConcurrentJob& job : jobs) {
+    sum += job.throughput;
+    squares += job.throughput * job.throughput;
+  }
+  return std::min(1.0, sum * sum / (static_cast<double>(jobs.size()) * squares));
+}
+
+double first_start(const std::vector<Report>& jobs) {
+  double first = INFINITY;
+  for (const Report& job : jobs) first = std::min(first, start_of(job));
+  return first;
+}
+
+int64_t ranks_of(const Report& job) { return std::ssize(job.arms[0].runs[0].ranks); }
+
+void fill_window(double samples, double seconds, Run& run) {
+  run.window.value->samples = std::llround(samples);
+  run.window.value->seconds = seconds;
+  run.jain_fairness = jain_fairness(run.jobs);
+  set_throughput(throughput_of(samples, seconds), run);
+}
+
+// Neither their samples add nor their speeds tell who got more; operations do add.
+void separate_unlike_jobs(const std::vector<Report>& jobs, Run& run) {
+  double flops_per_second = 0, samples_per_second = 0;
+  run.parameters = 0;
+  for (const Report& report : jobs) run.parameters += report.arms[0].runs[0].parameters;
+  for (const ConcurrentJob& job : run.jobs) {
+    flops_per_second += job.throughput * job.flops_per_sample.value_or(0);
+    samples_per_second += job.throughput;
+  }
+  run.jain_fairness.reset();
+  set_throughput(Unknown{unlike_work}, run);
+  run.flops_per_sample = flops_per_second / samples_per_second;
+  run.flops_per_second = flops_per_second;
+  run.share_of_peak = Unknown{run.peak_flops_per_second.reason};
+  if (run.peak_flops_per_second) run.share_of_peak = flops_per_second / *run.peak_flops_per_second;
+}
+
+void add_job(const Report& report, double samples_per_second, double first_start, Run& run) {
+  const TimedWindow& window = *report.arms[0].runs[0].window;
+  run.jobs.push_back({.ranks = ranks_of(report),
+                      .throughput = samples_per_second,
+                      .start_seconds = start_of(report) - first_start,
+                      .first_step = window.first_step,
+                      .steps = window.steps,
+                      .sample = report.arms[0].runs[0].sample,
+                      .flops_per_sample = report.arms[0].runs[0].flops_per_sample});
+}
+
+void merge_concurrent_throughput(const std::vector<Report>& jobs, Run& run) {
+  const TimeSpan common = common_windows(jobs);
+  const double seconds = common.end - common.begin;
+  if (!(seconds > 0)) {
+    run.window = Unknown{"the jobs were never in their windows at the same time"};
+    return fail_run(run.window.reason + ": a window was too short, or a clock jumped", run);
+  }
+  const double first = first_start(jobs);
+  double samples = 0;
+  for (const Report& report : jobs) {
+    const Run& job = report.arms[0].runs[0];
+    const double of_job =
+        samples_within(report.invocation.config, job.ranks, job.window->first_step, common);
+    samples += of_job;
+    add_job(report, throughput_of(of_job, seconds), first, run);
+  }
+  fill_window(samples, seconds, run);
+}
+
+// Each job counts in its own window.
+void merge_serial_throughput(const std::vector<Report>& jobs, Run& run) {
+  const double first = first_start(jobs);
+  double samples = 0, seconds = 0;
+  for (const Report& report : jobs) {
+    const TimedWindow& window = *report.arms[0].runs[0].window;
+    samples += static_cast<double>(window.samples);
+    seconds += window.seconds;
+    add_job(report, throughput_of(window), first, run);
+  }
+  fill_window(samples, seconds, run);
+}
+
+std::string name_of(size_t job) { return "job " + std::to_string(job + 1) + ": "; }
+
+// Sets the status and the reason of the worst job.
+bool all_complete(const std::vector<Report>& jobs, Run& run) {
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    const Run& job = jobs[i].arms[0].runs[0];
+    if (job.status == Status::complete || (i > 0 && job.status <= run.status)) continue;
+    run.status = job.status;
+    if (job.failure) run.failure = name_of(i) + *job.failure;
+  }
+  if (run.status == Status::complete) return true;
+  set_throughput(Unknown{"not all jobs are complete"}, run);
+  return false;
+}
+
+template <class MergeThroughput>
+std::pair<Run, std::vector<Environment>> merged(std::vector<Report> jobs, bool unlike,
+                                                const MergeThroughput& merge_throughput) {
+  std::pair found(jobs.at(0).arms.at(0).runs.at(0), jobs[0].environments);
+  if (jobs.size() == 1) return found;
+  auto& [run, environments] = found;
+  run.communication.reset();  // each job has its own
+  run.warnings.clear();
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    Run& job = jobs[i].arms.at(0).runs.at(0);
+    for (Warning warning : job.warnings) {
+      warning.job = i;
+      run.warnings.push_back(std::move(warning));
+    }
+    if (i == 0) continue;
+    merge_environments(jobs[i].environments, job.ranks, environments);
+    for (Rank& rank : job.ranks) {  // not all of a job that ended early
+      rank.rank += run.world_size;
+      run.ranks.push_back(rank);
+    }
+    run.world_size += job.world_size;
+    if (run.peak_flops_per_second && job.peak_flops_per_second) {
+      run.peak_flops_per_second = *run.peak_flops_per_second + *job.peak_flops_per_second;
+    }
+  }
+  if (!all_complete(jobs, run)) return found;
+  merge_throughput(jobs, run);
+  if (unlike && run.status == Status::complete) separate_unlike_jobs(jobs, run);
+  return found;
+}
+
+size_t place_of(const Environment& found, std::vector<Environment>& all) {
+  auto place = std::ranges::find(all, operating_system_of(found), operating_system_of);
+  if (place == all.end()) {
+    place = all.insert(place, found);
+    place->gpus.clear();
+  }
+  return place - all.begin();
+}
+
+// A process with a share of the multiprocessors sees that share as the GPU.
+int64_t place_of(const Gpu& gpu, std::vector<Gpu>& gpus) {
+  const auto same = [&](const Gpu& other) {
+    return gpu.uuid && other.uuid && *gpu.uuid == *other.uuid &&
+           gpu.multiprocessors == other.multiprocessors;
+  };
+  auto place = std::ranges::find_if(gpus, same);
+  if (place == gpus.end()) place = gpus.insert(place, gpu);
+  return place - gpus.begin();
+}
+
+}  // namespace
+
+Report merge_ranks(std::vector<Report> reports) {
+  if (reports.size() == 1) return std::move(reports[0]);
+  Report merged = reports.at(0);
+  Run& run = run_of(merged);
+  merged.environments.clear();
+  run.ranks.clear();
+  for (Report& report : reports) {
+    std::vector<Rank> ranks = run_of(report).ranks;
+    merge_environments(report.environments, ranks, merged.environments);
+    run.ranks.push_back(std::move(ranks.at(0)));
+  }
+  const auto world_size = std::ssize(reports);
+  run.world_size = world_size;
+  run.warnings = merged_warnings(reports);
+  const RunConfig& config = merged.invocation.config;
+  merge_throughput(reports, config, run);
+  merge_proof(reports, run.proof);
+  merge_communication(reports, config, run);
+  merge_pipeline(config, run);
+  warn_of_clock_skew(merged.environments, run);
+  merge_status(reports, run);
+  merged.status = run.status;
+  return merged;
+}
+
+void merge_pipeline(const RunConfig& config, Run& run) {
+  if (!run.pipeline) return;
+  const std::vector<RankStage> stages = timed_stages(run, config.pipeline);
+  if (stages.empty()) return;
+  double busy = 0, span = 0;
+  std::vector<StageTimes> means;
+  for (const RankStage& stage : stages) {
+    busy += stage.seconds->busy();
+    span += stage.seconds->span;
+    means.push_back(mean_times(*stage.seconds, config.micro_batches));
+  }
+  PipelineBubble& bubble = run.pipeline->bubble;
+  if (span > 0) bubble.measured = std::clamp(1 - busy / span, 0.0, 1.0);
+  bubble.simulated = simulated_bubble(config, means);
+  bubble.simulated_with_transfers = bubble_with_transfers(config, stages);
+  bubble.ideal =
+      ideal_bubble(static_cast<int>(stages.size()), static_cast<int>(config.micro_batches));
+}
+
+std::pair<Run, std::vector<Environment>> merge_jobs(std::vector<Report> jobs, bool unlike) {
+  return merged(std::move(jobs), unlike, merge_concurrent_throughput);
+}
+
+std::pair<Run, std::vector<Environment>> merge_serial_jobs(std::vector<Report> jobs, bool unlike) {
+  return merged(std::move(jobs), unlike, merge_serial_throughput);
+}
+
+void merge_environments(const std::vector<Environment>& found, std::vector<Rank>& ranks,
+                        std::vector<Environment>& all) {
+  for (Rank& rank : ranks) {
+    const Environment& own = found.at(rank.environment);
+    const size_t place = place_of(own, all);
+    rank.environment = static_cast<int64_t>(place);
+    if (rank.gpu) rank.gpu = place_of(own.gpus.at(*rank.gpu), all[place].gpus);
+  }
+}
+
+}  // namespace nearmetal
