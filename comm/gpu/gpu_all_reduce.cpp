@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "comm/known_sums.h"
+#include "comm/known_values.h"
 
 namespace nearmetal {
 

@@ -1,4 +1,4 @@
-// NCCL as the program sees it (comm/join_all_reduce.h): groups of ranks, and how fast it moves
+// NCCL as the program sees it (comm/nccl.h): groups of ranks, and how fast it moves
 // bytes of the GPUs' memory between them.
 #include "comm/gpu/nccl_group.h"
 
@@ -12,7 +12,7 @@
 #include <memory>
 #include <stdexcept>
 
-#include "comm/join_all_reduce.h"
+#include "comm/nccl.h"
 #include "models/load_module.h"
 
 namespace nearmetal {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "comm/gpu/nccl_group.h"
-#include "comm/join_stage_links.h"
-#include "comm/known_boundary.h"
+#include "comm/join_ranks.h"
+#include "comm/known_values.h"
 #include "models/load_module.h"
 #include "models/probe.h"
 

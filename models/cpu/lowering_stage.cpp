@@ -1,7 +1,7 @@
 // The parts that make a graph a stage: values that come and go, the waits for them, and time marks.
-#include <chrono>
 #include <stdexcept>
 
+#include "models/cpu/host.h"
 #include "models/cpu/lowering_state.h"
 
 namespace nearmetal::cpu {
@@ -23,11 +23,6 @@ std::function<void()> timed(StepState& state, double PipelineSeconds::*kind,
 }
 
 }  // namespace
-
-double now_seconds() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(now).count();
-}
 
 // Row by row, as both sides understand it, whatever layouts their kernels take. What a linear layer
 // leaves has two dimensions here.

@@ -118,7 +118,6 @@ class Lowering {
   void backward_relu(int i);
   void backward_pool(int i);
 
-  // lowering_linear.cpp
   // The matrix that the product reads: rows of a sample's values, or of a token's.
   Tensor* linear_input(const Node& linear, Phase phase);
   Dims linear_weight_dims(const Node& linear, const Tensor* input) const;
@@ -146,13 +145,11 @@ class Lowering {
   void forward_select_token(int i);
   void backward_select_token(int i);
 
-  // lowering_sequences.cpp
   static const int32_t* ids_of(const StepState& state, int64_t first_sample, int64_t tokens);
   void forward_embedding(int i);
   void backward_embedding(int i);
   void forward_span_loss(int i);
 
-  // lowering_attention.cpp
   AttentionExtent attention_extent(const Node& node) const;
   void forward_attention(int i);
   void backward_attention(int i);

@@ -1,8 +1,8 @@
 // The updates that end a step: one sweep over the flat buffers of all parameters.
-#include "models/adamw.h"
 #include "models/cuda/device/call.h"
 #include "models/cuda/kernels/pack.h"
 #include "models/cuda/kernels/update.h"
+#include "models/training_options.h"
 
 namespace nearmetal::cuda {
 namespace {
