@@ -8,6 +8,7 @@
 #include "bench/cli/terminal.h"
 #include "bench/run/prepare_device.h"
 #include "comm/join_ranks.h"
+#include "comm/nccl.h"
 #include "comm/world.h"
 #include "models/pipeline_cuts.h"
 #include "models/pipeline_schedule.h"

@@ -5,10 +5,9 @@
 #include <string>
 
 #include "models/cuda/cuda_program.h"
-#include "models/cuda/device/chip.h"
 #include "models/cuda/device/device.h"
+#include "models/cuda/kernels/beside_step.h"
 #include "models/cuda/kernels/images.h"
-#include "models/cuda/kernels/probe_kernels.h"
 #include "models/cuda/libraries/handles.h"
 #include "models/cuda/libraries/linear.h"
 
