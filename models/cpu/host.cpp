@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -23,6 +22,7 @@
 
 #include "models/control_groups.h"
 #include "models/cpu/onednn.h"
+#include "models/memory_plan.h"
 
 namespace nearmetal::cpu {
 namespace {
@@ -140,8 +140,7 @@ DeviceInfo describe_host() {
 }
 
 HostMemory allocate_host(int64_t bytes) {
-  const int64_t rounded =
-      std::max<int64_t>(1, (bytes + huge_page_bytes - 1) / huge_page_bytes) * huge_page_bytes;
+  const int64_t rounded = round_up(std::max<int64_t>(bytes, 1), huge_page_bytes);
   HostMemory memory(std::aligned_alloc(huge_page_bytes, rounded));
   if (memory == nullptr) throw std::bad_alloc();
   // Advice: without huge pages the memory works as well, if a little slower.
@@ -156,11 +155,6 @@ void parallel_copy(void* to, const void* from, int64_t bytes) {
   for_each_piece(bytes, [=](int64_t first, size_t size) {
     std::memcpy(static_cast<char*>(to) + first, static_cast<const char*>(from) + first, size);
   });
-}
-
-double now_seconds() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(now).count();
 }
 
 std::function<TimedRuns()> timed_again_and_again(std::function<void()> run) {

@@ -23,9 +23,6 @@ bool trains_bf16();
 /// Memory is what the process may use: that of the machine, or its cgroup's limit.
 DeviceInfo describe_host();
 
-/// The time of a clock that only goes forward.
-double now_seconds();
-
 /// `run` again and again, after once apart.
 std::function<TimedRuns()> timed_again_and_again(std::function<void()> run);
 

@@ -6,7 +6,6 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "models/cpu/host.h"
 #include "models/cpu/lowering_state.h"
 #include "models/memory_plan.h"
 
@@ -14,10 +13,6 @@ namespace nearmetal::cpu {
 namespace {
 
 constexpr int64_t slice_alignment = 64;  // bytes: a cache line, the widest vector
-
-int64_t aligned(int64_t bytes) {
-  return (bytes + slice_alignment - 1) / slice_alignment * slice_alignment;
-}
 
 dnnl::memory::data_type data_type(Precision precision) {
   return precision == Precision::bf16 ? dnnl::memory::data_type::bf16
@@ -299,7 +294,7 @@ void Lowering::place_parameters() {
     place(slice->value, 4);
     place(slice->gradient, 4);
     place(slice->copy, 2);
-    elements += aligned(slice->value->bytes()) / 4;
+    elements += round_up(slice->value->bytes(), slice_alignment) / 4;
   }
   step_.bytes(Region::values) = 4 * elements;
   step_.bytes(Region::gradients) = options_.forward_only ? 0 : 4 * elements;

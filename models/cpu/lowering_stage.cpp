@@ -1,7 +1,6 @@
 // The parts that make a graph a stage: values that come and go, the waits for them, and time marks.
 #include <stdexcept>
 
-#include "models/cpu/host.h"
 #include "models/cpu/lowering_state.h"
 
 namespace nearmetal::cpu {

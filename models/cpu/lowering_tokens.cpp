@@ -63,9 +63,7 @@ Lowering::Arguments Lowering::layer_norm_statistics(int i) {
           {DNNL_ARG_VARIANCE, view(workspaces_[i], vector(rows(i)), 4 * rows(i))}};
 }
 
-void Lowering::backward_layer_norm(int i) {
-  Tensor* dy = gradient_of(i);
-  if (dy == nullptr) return;
+void Lowering::backward_layer_norm(int i, Tensor* dy) {
   const Node& node = graph_.node(i);
   const int input = node.inputs[0];
   const auto desc = describe_layer_norm_backward(place_, layer_norms_.at(i), row_desc(i),
@@ -98,9 +96,7 @@ void Lowering::forward_gelu(int i) {
       {{DNNL_ARG_SRC, as_rows(input, x)}, {DNNL_ARG_DST, as_rows(i, values_[i])}});
 }
 
-void Lowering::backward_gelu(int i) {
-  Tensor* dy = gradient_of(i);
-  if (dy == nullptr) return;
+void Lowering::backward_gelu(int i, Tensor* dy) {
   const Node& node = graph_.node(i);
   const int input = node.inputs[0];
   const auto desc = describe_gelu_backward(place_, gelus_.at(i), row_desc(i));
@@ -126,9 +122,7 @@ void Lowering::forward_class_token(int i) {
        });
 }
 
-void Lowering::backward_class_token(int i) {
-  Tensor* dy = gradient_of(i);
-  if (dy == nullptr) return;
+void Lowering::backward_class_token(int i, Tensor* dy) {
   const Node& node = graph_.node(i);
   const int input = node.inputs[0];
   Tensor* dx = tensor(token_desc(input));
@@ -153,9 +147,7 @@ void Lowering::forward_positions(int i) {
        });
 }
 
-void Lowering::backward_positions(int i) {
-  Tensor* dy = gradient_of(i);
-  if (dy == nullptr) return;
+void Lowering::backward_positions(int i, Tensor* dy) {
   const Node& node = graph_.node(i);
   Tensor* gradient = step_.slices[node.parameters[0]].gradient;
   emit(node.name, Phase::backward, "own loop", {dy, gradient}, [=, extent = token_extent(i)] {
@@ -174,9 +166,7 @@ void Lowering::forward_select_token(int i) {
   });
 }
 
-void Lowering::backward_select_token(int i) {
-  Tensor* dy = gradient_of(i);
-  if (dy == nullptr) return;
+void Lowering::backward_select_token(int i, Tensor* dy) {
   const int input = graph_.node(i).inputs[0];
   Tensor* dx = tensor(token_desc(input));
   emit(graph_.node(i).name, Phase::backward, "own loop", {dy, dx},
@@ -229,9 +219,7 @@ void Lowering::forward_linear(int i) {
       .flops = flops(i);
 }
 
-void Lowering::backward_linear(int i) {
-  Tensor* gradient = gradient_of(i);
-  if (gradient == nullptr) return;
+void Lowering::backward_linear(int i, Tensor* gradient) {
   const Node& node = graph_.node(i);
   const bool of_tokens = node.op == OpKind::token_linear;
   const int input = node.inputs[0], weight = node.parameters[0], bias = node.parameters[1];
@@ -286,9 +274,7 @@ void Lowering::forward_attention(int i) {
   }).flops = flops(i);
 }
 
-void Lowering::backward_attention(int i) {
-  Tensor* dy = gradient_of(i);
-  if (dy == nullptr) return;
+void Lowering::backward_attention(int i, Tensor* dy) {
   const Node& node = graph_.node(i);
   const AttentionExtent extent = attention_extent(node);
   Tensor* x = token_value(node.inputs[0], Phase::backward);
@@ -326,9 +312,7 @@ void Lowering::forward_embedding(int i) {
   look_up.bytes = static_cast<double>(y->bytes() + 4 * read);
 }
 
-void Lowering::backward_embedding(int i) {
-  Tensor* dy = gradient_of(i);
-  if (dy == nullptr) return;
+void Lowering::backward_embedding(int i, Tensor* dy) {
   const Node& node = graph_.node(i);
   const auto gradient = [&](int which) { return step_.slices[node.parameters[which]].gradient; };
   const auto count = [&](int which) { return graph_.parameters()[node.parameters[which]].dims[0]; };

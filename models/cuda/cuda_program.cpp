@@ -26,19 +26,25 @@ std::vector<float> download_as_float(const void* device, int64_t count, Precisio
     std::transform(values.begin(), values.end(), converted.begin(), to_float);
     return converted;
   };
-  switch (precision) {
-    case Precision::fp16:
-      return convert(download<__half>(device, count), [](__half v) { return __half2float(v); });
-    case Precision::bf16:
-      return convert(download<__nv_bfloat16>(device, count),
-                     [](__nv_bfloat16 v) { return __bfloat162float(v); });
-    default:
-      return download<float>(device, count);
+  if (precision == Precision::fp16) {
+    return convert(download<__half>(device, count), [](__half v) { return __half2float(v); });
   }
+  if (precision == Precision::bf16) {
+    return convert(download<__nv_bfloat16>(device, count),
+                   [](__nv_bfloat16 v) { return __bfloat162float(v); });
+  }
+  return download<float>(device, count);
 }
 
 double seconds_from(uint64_t begin_nanoseconds, uint64_t end_nanoseconds) {
   return 1e-9 * static_cast<double>(end_nanoseconds - begin_nanoseconds);
+}
+
+void run_plan(Kernel& kernel, const Plan& plan, const Descriptor& bound, cudnnHandle_t cudnn) {
+  kernel.implementation = "cudnn " + plan.name();
+  kernel.launch = [cudnn, &plan, bound](cudaStream_t) {
+    NM_CALL(plan.try_execute(cudnn, bound));  // on the handle's stream
+  };
 }
 
 }  // namespace
@@ -262,24 +268,21 @@ void CudaProgram::restart(std::span<const float> parameters) {
   wait_until_idle();
 }
 
-std::vector<float> CudaProgram::parameters() {
+std::vector<float> CudaProgram::canonical(const float* flat) {
   wait_until_idle();
-  return layout_.to_canonical(graph_,
-                              download<float>(resources_.parameters.values, layout_.elements()));
+  return layout_.to_canonical(graph_, download<float>(flat, layout_.elements()));
 }
+
+std::vector<float> CudaProgram::parameters() { return canonical(resources_.parameters.values); }
 
 std::vector<float> CudaProgram::momentum() {
   if (options_.forward_only) return std::vector<float>(graph_.parameter_count());
-  wait_until_idle();
-  return layout_.to_canonical(graph_,
-                              download<float>(resources_.parameters.momentum, layout_.elements()));
+  return canonical(resources_.parameters.momentum);
 }
 
 std::vector<float> CudaProgram::second_moments() {
   if (resources_.parameters.second_moments == nullptr) return {};
-  wait_until_idle();
-  return layout_.to_canonical(
-      graph_, download<float>(resources_.parameters.second_moments, layout_.elements()));
+  return canonical(resources_.parameters.second_moments);
 }
 
 std::vector<float> CudaProgram::gradients() {
@@ -384,11 +387,7 @@ void CudaProgram::bind_convolutions() {
       operands.square_sum =
           static_cast<float*>(call.sums->data) + call.problem.shape.output_channels;
     }
-    kernel.implementation = "cudnn " + plan->name();
-    kernel.launch = [cudnn = cudnn_.get(), plan,
-                     bound = plan->bind(operands, workspace_.get())](cudaStream_t) {
-      NM_CALL(plan->try_execute(cudnn, bound));  // on the handle's stream
-    };
+    run_plan(kernel, *plan, plan->bind(operands, workspace_.get()), cudnn_.get());
   }
 }
 
@@ -416,11 +415,7 @@ void CudaProgram::bind_attention() {
       }
       operands.token_counts = static_cast<const int32_t*>(counts.get());
     }
-    kernel.implementation = "cudnn " + plan->name();
-    kernel.launch = [cudnn = cudnn_.get(), plan,
-                     bound = plan->bind(operands, workspace_.get())](cudaStream_t) {
-      NM_CALL(plan->try_execute(cudnn, bound));  // on the handle's stream
-    };
+    run_plan(kernel, *plan, plan->bind(operands, workspace_.get()), cudnn_.get());
   }
 }
 

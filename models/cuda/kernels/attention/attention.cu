@@ -1,6 +1,8 @@
 #include "models/cuda/device/call.h"
 #include "models/cuda/kernels/attention/attention.h"
 #include "models/cuda/kernels/attention/tiles.h"
+#include "models/cuda/kernels/pack.h"
+#include "models/cuda/kernels/warp.h"
 
 namespace nearmetal::cuda {
 namespace {
@@ -324,6 +326,56 @@ __global__ void __launch_bounds__(most_attention_warps* warp_lanes, 2)
 #endif
 }
 
+constexpr int softmax_threads = 256;
+
+// The row of this warp.
+__device__ int64_t warp_row() {
+  return int64_t{blockIdx.x} * (softmax_threads / warp_lanes) + threadIdx.x / warp_lanes;
+}
+__device__ int warp_lane() { return static_cast<int>(threadIdx.x) % warp_lanes; }
+
+template <class T>
+__global__ void softmax_kernel(SoftmaxShape shape, const float* scores, float factor,
+                               T* probabilities) {
+  const int64_t row = warp_row();
+  if (row >= shape.rows) return;
+  const float* in = scores + row * shape.row_elements;
+  T* out = probabilities + row * shape.row_elements;
+  float largest = -INFINITY;
+  for (int i = warp_lane(); i < shape.values; i += warp_lanes) largest = fmaxf(largest, in[i]);
+  largest = warp_max(largest);
+  // fmaxf drops a NaN; the sum does not.
+  float sum = 0;
+  for (int i = warp_lane(); i < shape.values; i += warp_lanes) {
+    sum += expf(factor * (in[i] - largest));
+  }
+  const float inverse = 1 / warp_sum(sum);
+  for (int i = warp_lane(); i < shape.values; i += warp_lanes) {
+    out[i] = from_float<T>(expf(factor * (in[i] - largest)) * inverse);
+  }
+}
+
+template <class T>
+__global__ void softmax_backward_kernel(SoftmaxShape shape, const T* probabilities,
+                                        const float* gradient, float factor, T* score_gradient) {
+  const int64_t row = warp_row();
+  if (row >= shape.rows) return;
+  const int64_t at = row * shape.row_elements;
+  float sum = 0;
+  for (int i = warp_lane(); i < shape.values; i += warp_lanes) {
+    sum = fmaf(to_float(probabilities[at + i]), gradient[at + i], sum);
+  }
+  sum = warp_sum(sum);
+  for (int i = warp_lane(); i < shape.values; i += warp_lanes) {
+    const float p = to_float(probabilities[at + i]);
+    score_gradient[at + i] = from_float<T>(factor * p * (gradient[at + i] - sum));
+  }
+}
+
+unsigned blocks_of(const SoftmaxShape& shape) {
+  return blocks_for(shape.rows, softmax_threads / warp_lanes);
+}
+
 }  // namespace
 
 void launch_attention(Precision precision, const AttentionExtent& extent,
@@ -353,6 +405,26 @@ void launch_attention_backward(Precision precision, const AttentionExtent& exten
     NM_CHECK_LAUNCH();
     attention_backward_queries_kernel<T, d>
         <<<blocks.grid, blocks.threads, 0, stream>>>(extent, operands, factor);
+  });
+  NM_CHECK_LAUNCH();
+}
+
+void launch_softmax(Precision precision, const SoftmaxShape& shape, const float* scores,
+                    float factor, void* probabilities, cudaStream_t stream) {
+  with_element_type(precision, [&]<class T>() {
+    softmax_kernel<T><<<blocks_of(shape), softmax_threads, 0, stream>>>(
+        shape, scores, factor, static_cast<T*>(probabilities));
+  });
+  NM_CHECK_LAUNCH();
+}
+
+void launch_softmax_backward(Precision precision, const SoftmaxShape& shape,
+                             const void* probabilities, const float* gradient, float factor,
+                             void* score_gradient, cudaStream_t stream) {
+  with_element_type(precision, [&]<class T>() {
+    softmax_backward_kernel<T><<<blocks_of(shape), softmax_threads, 0, stream>>>(
+        shape, static_cast<const T*>(probabilities), gradient, factor,
+        static_cast<T*>(score_gradient));
   });
   NM_CHECK_LAUNCH();
 }

@@ -1,4 +1,5 @@
-// The samples of a program: on the device, and images on the host where steps copy them from there.
+// The samples of a program, on the device or on the host where steps copy images from there, and
+// the memory that it needs.
 #include <algorithm>
 #include <limits>
 #include <stdexcept>
