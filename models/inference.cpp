@@ -21,37 +21,12 @@ std::span<const float> values_of(const Graph& graph, int parameter, std::span<co
 // Copies a node that stays; its inputs are those of the new graph.
 int copy_node(const Graph& from, int index, const std::vector<int>& inputs, Graph& to) {
   const Node& node = from.node(index);
-  switch (node.op) {
-    case OpKind::input:
-      return to.input(node.shape);
-    case OpKind::conv: {
-      const bool bias = node.has_bias() || folded_norm(from, index) >= 0;
-      return to.conv(inputs[0], node.name, node.shape.channels, node.window,
-                     bias ? Bias::present : Bias::absent,
-                     from.parameters()[node.parameters[0]].initialiser);
-    }
-    case OpKind::relu:
-    case OpKind::add:
-    case OpKind::max_pool:
-    case OpKind::global_average_pool:
-    case OpKind::linear:
-    case OpKind::token_ids:
-    case OpKind::embedding:
-    case OpKind::layer_norm:
-    case OpKind::gelu:
-    case OpKind::token_linear:
-    case OpKind::attention:
-    case OpKind::class_token:
-    case OpKind::positions:
-    case OpKind::select_token:
-      return to.copy(from, node, inputs);
-    case OpKind::batch_norm:
-    case OpKind::softmax_cross_entropy:
-    case OpKind::span_loss:
-    case OpKind::boundary:
-      break;
-  }
-  throw std::logic_error(node.name + " is not part of inference");
+  if (node.op == OpKind::boundary) throw std::logic_error(node.name + " is not part of inference");
+  if (node.op != OpKind::conv) return to.copy(from, node, inputs);
+  const bool bias = node.has_bias() || folded_norm(from, index) >= 0;
+  return to.conv(inputs[0], node.name, node.shape.channels, node.window,
+                 bias ? Bias::present : Bias::absent,
+                 from.parameters()[node.parameters[0]].initialiser);
 }
 
 struct ChannelStatistics {

@@ -7,9 +7,6 @@
 namespace nearmetal {
 
 MemoryPlan plan_memory(const std::vector<BufferLife>& buffers, int64_t alignment) {
-  const auto aligned = [&](int64_t bytes) {
-    return (bytes + alignment - 1) / alignment * alignment;
-  };
   std::vector<int> by_size(buffers.size());
   std::iota(by_size.begin(), by_size.end(), 0);
   std::ranges::stable_sort(by_size, std::greater(), [&](int i) { return buffers[i].bytes; });
@@ -18,14 +15,14 @@ MemoryPlan plan_memory(const std::vector<BufferLife>& buffers, int64_t alignment
   std::vector<int> placed;  // by rising offset
   for (const int index : by_size) {
     const BufferLife& buffer = buffers[index];
-    const int64_t bytes = aligned(buffer.bytes);
+    const int64_t bytes = round_up(buffer.bytes, alignment);
     int64_t offset = 0;
     for (const int other : placed) {
       const bool overlaps = buffers[other].first_use <= buffer.last_use &&
                             buffer.first_use <= buffers[other].last_use;
       if (!overlaps) continue;
       if (offset + bytes <= plan.offsets[other]) break;
-      offset = std::max(offset, plan.offsets[other] + aligned(buffers[other].bytes));
+      offset = std::max(offset, plan.offsets[other] + round_up(buffers[other].bytes, alignment));
     }
     plan.offsets[index] = offset;
     plan.total_bytes = std::max(plan.total_bytes, offset + bytes);

@@ -8,6 +8,9 @@
 
 namespace nearmetal {
 
+/// `bytes`, or what else there is, up to the next multiple of `unit`.
+constexpr int64_t round_up(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
+
 /// A buffer in use from the step's operation `first_use` to `last_use`, both included.
 struct BufferLife {
   int64_t bytes = 0;

@@ -1,6 +1,7 @@
 #include "models/probe.h"
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <utility>
 
@@ -17,6 +18,11 @@ std::string exchange_probe_name(const std::string& library, const std::string& w
                            : bytes >= 1 << 10 ? std::to_string(bytes >> 10) + "KiB"
                                               : std::to_string(bytes) + "B";
   return library + "/" + work + "/" + size;
+}
+
+double now_seconds() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
 }
 
 double median_of(std::vector<double> values) {

@@ -35,6 +35,9 @@ std::string exchange_probe_name(const std::string& library, const std::string& w
 /// Work that takes as long as there are few multiprocessors of a GPU.
 inline constexpr const char* hold_probe_name = "hold/multiprocessors";
 
+/// The time of a clock that only goes forward.
+double now_seconds();
+
 /// The upper one of two in the middle.
 double median_of(std::vector<double> values);
 

@@ -14,8 +14,8 @@
 #include "models/gpu_share.h"
 #include "models/graph.h"
 #include "models/kernel_choice.h"
+#include "models/pipeline_schedule.h"
 #include "models/probe.h"
-#include "models/stage_links.h"
 #include "models/training_options.h"
 
 namespace nearmetal {

@@ -7,11 +7,12 @@
 
 #include "bench/cli/terminal.h"
 #include "bench/run/prepare_device.h"
-#include "comm/join_stage_links.h"
+#include "comm/join_ranks.h"
+#include "comm/nccl.h"
 #include "comm/world.h"
 #include "models/pipeline_cuts.h"
+#include "models/pipeline_schedule.h"
 #include "models/program.h"
-#include "models/stage_links.h"
 #include "reports/document/pipeline.h"
 
 namespace nearmetal {

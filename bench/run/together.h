@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/join_all_reduce.h"
+#include "comm/join_ranks.h"
+#include "comm/nccl.h"
 #include "comm/world.h"
 #include "models/errors.h"
 #include "reports/json/event_json.h"

@@ -2,18 +2,14 @@
 
 #include <string>
 
-#include "comm/known_sums.h"
+#include "comm/known_values.h"
 
 namespace nearmetal {
 
 GpuAllReduce::GpuAllReduce(const JoinRequest& request)
     : rank_(request.world.rank()), ranks_(request.world.size()) {
   NM_CALL(cudaSetDevice(request.gpu));
-  int lowest = 0, highest = 0;
-  NM_CALL(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
-  cudaStream_t stream = nullptr;
-  NM_CALL(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, highest));
-  stream_.reset(stream);
+  stream_ = cuda::make_urgent_stream();
   begin_ = cuda::make_event();
   end_ = cuda::make_event();
 }

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "comm/join_all_reduce.h"
+#include "comm/join_ranks.h"
 #include "models/cuda/device/check.h"
 #include "models/training_options.h"
 

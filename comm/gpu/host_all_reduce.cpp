@@ -8,6 +8,7 @@
 #include "comm/gpu/sum_rows.h"
 #include "comm/shared_memory.h"
 #include "models/load_module.h"
+#include "models/memory_plan.h"
 
 namespace nearmetal {
 namespace {
@@ -17,8 +18,6 @@ constexpr int64_t page_bytes = 4096;
 constexpr int64_t stages = 2;
 // The bytes that a copy engine moves while another copy is started.
 constexpr int64_t worth_a_copy_bytes = 256 << 10;
-
-int64_t rounded_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 // [0, `total`) but for `left_out`.
 std::vector<Part> around(const Part& left_out, int64_t total) {
@@ -119,8 +118,8 @@ void HostAllReduce::bind(std::vector<GradientBucket> buckets) {
       throw std::invalid_argument("a bucket is no multiple of 16 bytes");
     const Part own = part_of(bucket.elements, ranks(), rank());
     const int64_t own_bytes = own.elements * element_bytes(bucket.type);
-    places_.push_back({rank_bytes_, own, rounded_up(own_bytes, line_bytes)});
-    rank_bytes_ += rounded_up(bucket.bytes(), page_bytes);
+    places_.push_back({rank_bytes_, own, round_up(own_bytes, line_bytes)});
+    rank_bytes_ += round_up(bucket.bytes(), page_bytes);
     rows_bytes = std::max(rows_bytes, ranks() * places_.back().row_bytes);
   }
   share_memory();
@@ -130,7 +129,7 @@ void HostAllReduce::bind(std::vector<GradientBucket> buckets) {
 
 void HostAllReduce::share_memory() {
   const auto flags = static_cast<int64_t>(places_.size()) * stages * ranks() * ranks();
-  gradients_begin_ = rounded_up(flags * line_bytes, page_bytes);
+  gradients_begin_ = round_up(flags * line_bytes, page_bytes);
   pinned_.reset();
   shared_.reset();
   shared_ = std::make_unique<SharedMemory>(world_, gradients_begin_ + (ranks() + 1) * rank_bytes_);

@@ -7,6 +7,7 @@
 #include "comm/gpu/gpu_all_reduce.h"
 #include "comm/gpu/nccl_group.h"
 #include "models/load_module.h"
+#include "models/memory_plan.h"
 
 namespace nearmetal {
 namespace {
@@ -91,7 +92,7 @@ void HierarchicalAllReduce::bind(std::vector<GradientBucket> buckets) {
   for (size_t i = 0; i < this->buckets().size(); ++i) {
     staged_.push_back({this, part(static_cast<int>(i), place_.local_rank)});
     offsets.push_back(bytes);
-    bytes += (staged_.back().values.bytes() + alignment - 1) / alignment * alignment;
+    bytes += round_up(staged_.back().values.bytes(), alignment);
   }
   pinned_.reset();
   pinned_ = cuda::allocate_pinned(std::max(bytes, alignment));

@@ -1,4 +1,4 @@
-// NCCL as the program sees it (comm/join_all_reduce.h): groups of ranks, and how fast it moves
+// NCCL as the program sees it (comm/nccl.h): groups of ranks, and how fast it moves
 // bytes of the GPUs' memory between them.
 #include "comm/gpu/nccl_group.h"
 
@@ -12,55 +12,11 @@
 #include <memory>
 #include <stdexcept>
 
-#include "comm/join_all_reduce.h"
+#include "comm/nccl.h"
 #include "models/load_module.h"
 
 namespace nearmetal {
 namespace {
-
-class NcclLibrary : public Nccl {
- public:
-  std::string version() const override { return nccl_version(); }
-
-  void set_up(const NcclSetUp& set_up) override {
-    if (set_up.algorithm != NcclAlgorithm::automatic) {
-      setenv("NCCL_ALGO", to_string(set_up.algorithm), 1);
-    }
-    if (set_up.keep_log && std::getenv("NCCL_DEBUG") == nullptr) keep_log();
-  }
-
-  std::string log() override {
-    std::string text;
-    char piece[4096];
-    for (ssize_t got = 0; (got = pread(log_, piece, sizeof(piece), std::ssize(text))) > 0;) {
-      text.append(piece, got);
-    }
-    return text;
-  }
-
-  std::string new_group() override {
-    ncclUniqueId id{};
-    NM_CALL(ncclGetUniqueId(&id));
-    return {id.internal, sizeof(id.internal)};
-  }
-
-  std::vector<Probe> probes(const std::string& group, int rank, int ranks, int gpu) override {
-    return nccl_probes(group, rank, ranks, gpu);
-  }
-
- private:
-  // Into memory. NCCL would write to stdout if it could not open what is named here.
-  void keep_log() {
-    log_ = memfd_create("nccl-log", MFD_CLOEXEC);
-    const std::string path = "/proc/self/fd/" + std::to_string(log_);
-    if (log_ < 0 || access(path.c_str(), W_OK) != 0) return;
-    setenv("NCCL_DEBUG_FILE", path.c_str(), 1);
-    setenv("NCCL_DEBUG_SUBSYS", "INIT,GRAPH,TUNING", 1);
-    setenv("NCCL_DEBUG", "INFO", 1);
-  }
-
-  int log_ = -1;
-};
 
 struct Group {
   Group(const std::string& name, int rank_, int ranks_, int gpu) : rank(rank_), ranks(ranks_) {
@@ -141,6 +97,62 @@ TimedRuns started(const std::shared_ptr<Group>& group, const Kind& kind, int64_t
   };
 }
 
+class NcclLibrary : public Nccl {
+ public:
+  std::string version() const override { return nccl_version(); }
+
+  void set_up(const NcclSetUp& set_up) override {
+    if (set_up.algorithm != NcclAlgorithm::automatic) {
+      setenv("NCCL_ALGO", to_string(set_up.algorithm), 1);
+    }
+    if (set_up.keep_log && std::getenv("NCCL_DEBUG") == nullptr) keep_log();
+  }
+
+  std::string log() override {
+    std::string text;
+    char piece[4096];
+    for (ssize_t got = 0; (got = pread(log_, piece, sizeof(piece), std::ssize(text))) > 0;) {
+      text.append(piece, got);
+    }
+    return text;
+  }
+
+  std::string new_group() override {
+    ncclUniqueId id{};
+    NM_CALL(ncclGetUniqueId(&id));
+    return {id.internal, sizeof(id.internal)};
+  }
+
+  std::vector<Probe> probes(const std::string& name, int rank, int ranks, int gpu) override {
+    const auto group = std::make_shared<Group>(name, rank, ranks, gpu);
+    std::vector<Probe> probes;
+    for (const Kind& kind : kinds(ranks)) {
+      for (const int64_t bytes : exchanged_bytes) {
+        probes.push_back({.name = exchange_probe_name("nccl", kind.name, bytes),
+                          .work = kind.work,
+                          .bytes = static_cast<double>(bytes),
+                          .bus_factor = kind.bus_factor,
+                          .runs_at_once = 20,
+                          .start = [=] { return started(group, kind, bytes); }});
+      }
+    }
+    return probes;
+  }
+
+ private:
+  // Into memory. NCCL would write to stdout if it could not open what is named here.
+  void keep_log() {
+    log_ = memfd_create("nccl-log", MFD_CLOEXEC);
+    const std::string path = "/proc/self/fd/" + std::to_string(log_);
+    if (log_ < 0 || access(path.c_str(), W_OK) != 0) return;
+    setenv("NCCL_DEBUG_FILE", path.c_str(), 1);
+    setenv("NCCL_DEBUG_SUBSYS", "INIT,GRAPH,TUNING", 1);
+    setenv("NCCL_DEBUG", "INFO", 1);
+  }
+
+  int log_ = -1;
+};
+
 }  // namespace
 
 void cuda::require_ok(ncclResult_t status, const char* call, const char* file, int line) {
@@ -157,14 +169,8 @@ std::string nccl_version() {
 }
 
 ncclDataType_t nccl_type(Precision type) {
-  switch (type) {
-    case Precision::fp16:
-      return ncclFloat16;
-    case Precision::bf16:
-      return ncclBfloat16;
-    default:
-      return ncclFloat32;
-  }
+  if (type == Precision::fp16) return ncclFloat16;
+  return type == Precision::bf16 ? ncclBfloat16 : ncclFloat32;
 }
 
 Communicator join_group(const std::string& group, int rank, int ranks) {
@@ -174,22 +180,6 @@ Communicator join_group(const std::string& group, int rank, int ranks) {
   ncclComm_t communicator = nullptr;
   NM_CALL(ncclCommInitRank(&communicator, ranks, id, rank));
   return Communicator(communicator);
-}
-
-std::vector<Probe> nccl_probes(const std::string& name, int rank, int ranks, int gpu) {
-  const auto group = std::make_shared<Group>(name, rank, ranks, gpu);
-  std::vector<Probe> probes;
-  for (const Kind& kind : kinds(ranks)) {
-    for (const int64_t bytes : exchanged_bytes) {
-      probes.push_back({.name = exchange_probe_name("nccl", kind.name, bytes),
-                        .work = kind.work,
-                        .bytes = static_cast<double>(bytes),
-                        .bus_factor = kind.bus_factor,
-                        .runs_at_once = 20,
-                        .start = [=] { return started(group, kind, bytes); }});
-    }
-  }
-  return probes;
 }
 
 }  // namespace nearmetal

@@ -4,10 +4,8 @@
 #include <nccl.h>
 
 #include <string>
-#include <vector>
 
 #include "models/cuda/device/check.h"
-#include "models/probe.h"
 #include "models/training_options.h"
 
 namespace nearmetal::cuda {
@@ -28,8 +26,5 @@ using Communicator = cuda::Handle<ncclComm_t, ncclCommAbort>;
 
 /// Waits for all ranks of the group.
 Communicator join_group(const std::string& group, int rank, int ranks);
-
-/// See Nccl::probes().
-std::vector<Probe> nccl_probes(const std::string& group, int rank, int ranks, int gpu);
 
 }  // namespace nearmetal

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "comm/gpu/nccl_group.h"
-#include "comm/join_stage_links.h"
-#include "comm/known_boundary.h"
+#include "comm/join_ranks.h"
+#include "comm/known_values.h"
 #include "models/load_module.h"
 #include "models/probe.h"
 
@@ -97,11 +97,7 @@ void NcclStageLinks::join(Transfer transfer, const std::string& group, int rank)
   constexpr int neighbours = 2;
   Lane& joined = lane(transfer);
   joined.communicator = join_group(group, rank, neighbours);
-  int lowest = 0, highest = 0;
-  NM_CALL(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
-  cudaStream_t stream = nullptr;
-  NM_CALL(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, highest));
-  joined.stream.reset(stream);
+  joined.stream = cuda::make_urgent_stream();
   joined.ready = cuda::make_event(cudaEventDisableTiming);
 }
 

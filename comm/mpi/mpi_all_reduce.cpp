@@ -2,8 +2,8 @@
 #include <cstring>
 #include <string>
 
-#include "comm/join_all_reduce.h"
-#include "comm/known_sums.h"
+#include "comm/join_ranks.h"
+#include "comm/known_values.h"
 #include "comm/mpi/mpi_sums.h"
 #include "comm/mpi/mpi_world.h"
 #include "models/load_module.h"

@@ -1,8 +1,8 @@
 // Hands values and gradients between stages in host memory.
 #include <vector>
 
-#include "comm/join_stage_links.h"
-#include "comm/known_boundary.h"
+#include "comm/join_ranks.h"
+#include "comm/known_values.h"
 #include "comm/mpi/mpi_sums.h"
 #include "comm/mpi/mpi_world.h"
 #include "models/load_module.h"

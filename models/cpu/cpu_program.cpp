@@ -3,20 +3,70 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <map>
 #include <numeric>
 #include <stdexcept>
 #include <utility>
 
+#include "models/cpu/host.h"
 #include "models/cpu/lowering.h"
+#include "models/errors.h"
+#include "models/synthetic.h"
 #include "models/training_options.h"
 
 namespace nearmetal::cpu {
 namespace {
 
 using dnnl::memory;
+
+constexpr int64_t largest_batch_size = 65535;
+
+// The options with the number of threads decided. Throws std::invalid_argument for what this
+// machine cannot do.
+ProgramOptions complete(ProgramOptions options) {
+  require_sizes(options);
+  if (options.batch_size > largest_batch_size) {
+    throw std::invalid_argument("the CPU backend takes batch sizes up to " +
+                                std::to_string(largest_batch_size));
+  }
+  if (options.precision != Precision::fp32 && options.precision != Precision::bf16) {
+    throw std::invalid_argument("the CPU backend computes in fp32 or bf16, not in " +
+                                std::string(to_string(options.precision)));
+  }
+  if (options.precision == Precision::bf16 && !trains_bf16()) {
+    throw std::invalid_argument(
+        "bf16 on a CPU needs AVX-512 with byte and word instructions (avx512_core); oneDNN found " +
+        describe_host().compute_capability + " here: use fp32");
+  }
+  if (options.threads < 0)
+    throw std::invalid_argument("the number of threads must not be negative");
+  if (options.threads == 0) options.threads = usable_threads();
+  return options;
+}
+
+// Bytes of the gradients in the type in which they travel; 0 where that is their own.
+int64_t sent_gradient_bytes(const LoweredStep& step, const ProgramOptions& options) {
+  const Precision type = options.gradient_type.value_or(Precision::fp32);
+  if (type == Precision::fp32 || options.forward_only) return 0;
+  return step.bytes(Region::gradients) / 4 * element_bytes(type);
+}
+
+// Bytes of the images of all micro-batches, where they are copied to where they are read.
+int64_t host_image_bytes(const LoweredStep& step, const ProgramOptions& options) {
+  if (step.images == nullptr) return 0;
+  const bool in_place = options.input == Input::device && options.micro_batches == 1;
+  return in_place ? 0 : options.micro_batches * step.images->bytes();
+}
+
+int64_t bytes_of(const LoweredStep& step, const ProgramOptions& options) {
+  int64_t bytes = step.total_bytes() + 4 * step.statistics_elements();  // running ones as well
+  bytes += step.bytes(Region::gradients);                               // momentum
+  if (is_adamw(options)) bytes += step.bytes(Region::gradients);        // second moments
+  bytes += sent_gradient_bytes(step, options);
+  if (options.micro_batches > 1) bytes += step.bytes(Region::gradients);  // their sum
+  return bytes + host_image_bytes(step, options);
+}
 
 }  // namespace
 
@@ -182,14 +232,13 @@ void CpuProgram::update_by_adamw(uint16_t* copies) {
 }
 
 void CpuProgram::enqueue_step() {
-  using Clock = std::chrono::steady_clock;
   use_threads();
   state_.exposed_communication_seconds = 0;
-  const Clock::time_point begin = last_end_.value_or(Clock::now());
+  const double begin = last_end_seconds_.value_or(now_seconds());
   for (const Operation& operation : step_.operations) operation.run();
   ++steps_;
-  last_end_ = Clock::now();
-  record_.seconds = std::chrono::duration<double>(*last_end_ - begin).count();
+  last_end_seconds_ = now_seconds();
+  record_.seconds = *last_end_seconds_ - begin;
 }
 
 void CpuProgram::restart(std::span<const float> parameters) {
@@ -215,7 +264,7 @@ void CpuProgram::restart(std::span<const float> parameters) {
   state_.loss_scale = static_cast<float>(options_.loss_scale.initial);
   inverse_scale_ = gradient_factor();
   steps_ = updates_ = good_steps_ = 0;
-  last_end_.reset();
+  last_end_seconds_.reset();
 }
 
 std::vector<float> CpuProgram::canonical(const float* flat) const {
@@ -265,6 +314,154 @@ std::vector<float> CpuProgram::logits() {
   if (step_.logits == nullptr) return {};
   const float* values = step_.logits->floats();
   return {values, values + options_.batch_size * graph_.logits_per_sample()};
+}
+
+void CpuProgram::draw_labels() {
+  if (!fixed_labels_.empty()) {
+    std::copy(fixed_labels_.begin(), fixed_labels_.end(), state_.labels.begin());
+    return;
+  }
+  const uint64_t seed = label_seed(options_.data_seed);
+  for (size_t i = 0; i < state_.labels.size(); ++i) {
+    state_.labels[i] = label_at(seed, static_cast<uint64_t>(steps_), i, graph_.classes());
+  }
+}
+
+void CpuProgram::draw_tokens() {
+  if (!fixed_tokens_.empty()) {
+    std::copy(fixed_tokens_.begin(), fixed_tokens_.end(), state_.tokens.begin());
+    return;
+  }
+  fill_tokens(options_.data_seed, static_cast<uint64_t>(steps_), graph_.node(0).vocabulary,
+              state_.tokens);
+}
+
+void CpuProgram::set_images(std::span<const float> images) {
+  if (graph_.receives()) return;  // the first stage has them
+  const dnnl::memory::desc canonical = canonical_desc(step_.images->desc());
+  const int64_t elements = options_.batch_size * graph_.image().elements();
+  for (int64_t i = 0; i < options_.micro_batches; ++i) {
+    float* source = const_cast<float*>(images.data()) + i * elements;
+    reorder({canonical, engine_, source}, step_.images->memory, stream_);
+    if (host_images_ == nullptr) return;
+    parallel_copy(host_images_of(i), step_.images->data(), step_.images->bytes());
+  }
+}
+
+void CpuProgram::use_batch(std::span<const float> images, std::span<const int32_t> labels) {
+  if (graph_.reads_tokens()) throw std::logic_error("it reads tokens");
+  use_threads();
+  set_images(images);
+  fixed_labels_.assign(labels.begin(), labels.end());
+}
+
+void CpuProgram::use_sequences(std::span<const int32_t> tokens, std::span<const int32_t> labels) {
+  if (!graph_.reads_tokens() && !graph_.receives()) throw std::logic_error("it reads images");
+  if (graph_.reads_tokens()) fixed_tokens_.assign(tokens.begin(), tokens.end());
+  fixed_labels_.assign(labels.begin(), labels.end());
+}
+
+void CpuProgram::use_synthetic_batch() {
+  use_threads();
+  fixed_labels_.clear();
+  fixed_tokens_.clear();
+  if (graph_.receives() || graph_.reads_tokens()) return;
+  std::vector<float> images(options_.step_images() * graph_.image().elements());
+  fill_images(options_.data_seed, images.data(), static_cast<int64_t>(images.size()));
+  set_images(images);
+}
+
+int64_t CpuProgram::bytes_needed(const Graph& graph, const ProgramOptions& options) {
+  StepState state;
+  const ProgramOptions completed = complete(options);
+  omp_set_num_threads(completed.threads);
+  const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return bytes_of(lower(graph, completed, engine, state), completed);
+}
+
+int64_t CpuProgram::device_bytes() const { return bytes_of(step_, options_); }
+
+int64_t CpuProgram::device_bytes_by(Schedule schedule) const {
+  if (schedule == options_.pipeline.schedule) return device_bytes();
+  ProgramOptions options = options_;
+  options.pipeline.schedule = schedule;
+  return bytes_needed(graph_, options);
+}
+
+int64_t CpuProgram::largest_batch(const Graph& graph, const ProgramOptions& options,
+                                  int64_t available_bytes) {
+  ProgramOptions tried = options;
+  const auto fits = [&](int64_t batch) {
+    tried.batch_size = batch;
+    return bytes_needed(graph, tried) <= available_bytes;
+  };
+  int64_t good = 0, bad = 1;
+  while (bad <= largest_batch_size && fits(bad)) {
+    good = bad;
+    bad *= 2;
+  }
+  bad = std::min(bad, largest_batch_size + 1);
+  while (bad - good > 1) {
+    const int64_t middle = (good + bad) / 2;
+    (fits(middle) ? good : bad) = middle;
+  }
+  return good;
+}
+
+void CpuProgram::check_memory() const {
+  const int64_t needed = device_bytes();
+  const int64_t available = available_memory_bytes();
+  if (needed <= available) return;
+  const int64_t largest = largest_batch(graph_, options_, available);
+  throw OutOfMemory("batch " + std::to_string(options_.batch_size) + " needs " +
+                        std::to_string(needed) + " bytes of memory, " + std::to_string(available) +
+                        " are free; the largest batch that fits is " + std::to_string(largest),
+                    needed, available, largest);
+}
+
+std::vector<KernelChoice> CpuProgram::kernel_choices() const {
+  std::map<std::string, std::string> found;
+  for (const Operation& operation : step_.operations) {
+    if (!operation.key.empty()) found.emplace(operation.key, operation.implementation);
+  }
+  std::vector<KernelChoice> choices;
+  for (const auto& [key, implementation] : found) choices.push_back({key, implementation, 0, 0});
+  return choices;
+}
+
+Profile CpuProgram::profile(int repeats) {
+  use_threads();
+  std::vector<std::vector<double>> seconds(step_.operations.size());
+  for (int run = 0; run < repeats; ++run) {
+    for (size_t i = 0; i < step_.operations.size(); ++i) {
+      const double begin = now_seconds();
+      step_.operations[i].run();
+      seconds[i].push_back(now_seconds() - begin);
+    }
+  }
+  Profile profile;
+  for (size_t i = 0; i < step_.operations.size(); ++i) {
+    const Operation& operation = step_.operations[i];
+    profile.entries.push_back({operation.name, operation.phase, operation.implementation,
+                               median_of(seconds[i]), operation.flops, operation.bytes});
+  }
+  const Probe copy = host_copy_probe(), product = host_product_probe(options_.precision);
+  profile.copy_bytes_per_second = copy.bytes / median_seconds(copy, 5);
+  profile.matrix_flops_per_second = product.flops / median_seconds(product, 5);
+  return profile;
+}
+
+std::vector<Probe> CpuProgram::probes() {
+  use_threads();
+  std::vector<Probe> probes;
+  for (const Operation& operation : step_.operations) {
+    probes.push_back({.name = step_probe_name(to_string(operation.phase), operation.name),
+                      .work = operation.implementation,
+                      .bytes = operation.bytes,
+                      .flops = operation.flops,
+                      .start = timed_again_and_again(operation.run)});
+  }
+  return probes;
 }
 
 }  // namespace nearmetal::cpu

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <chrono>
 #include <optional>
 #include <vector>
 
@@ -41,7 +40,7 @@ class CpuProgram : public Program {
   std::vector<KernelChoice> kernel_choices() const override;
   Profile profile(int repeats) override;
   std::vector<Probe> probes() override;
-  int64_t device_bytes() const override { return bytes_needed(step_, options_); }
+  int64_t device_bytes() const override;
   int64_t device_bytes_by(Schedule schedule) const override;
 
   /// Memory that such a program takes.
@@ -51,15 +50,6 @@ class CpuProgram : public Program {
                                int64_t available_bytes);
 
  private:
-  // The options with the number of threads decided. Throws std::invalid_argument for what this
-  // machine cannot do.
-  static ProgramOptions complete(ProgramOptions options);
-  // Bytes of the gradients in the type in which they travel; 0 where that is their own.
-  static int64_t sent_gradient_bytes(const LoweredStep& step, const ProgramOptions& options);
-  // Bytes of the images of all micro-batches, where they are copied to where they are read.
-  static int64_t host_image_bytes(const LoweredStep& step, const ProgramOptions& options);
-  static int64_t bytes_needed(const LoweredStep& step, const ProgramOptions& options);
-
   void check_memory() const;
   void allocate();
   // The tasks of a step in their order, with images before and sums of gradients behind them.
@@ -109,9 +99,9 @@ class CpuProgram : public Program {
   int64_t steps_ = 0;    // since restart()
   int64_t updates_ = 0;  // likewise, of those steps that were not skipped
   int32_t good_steps_ = 0;
-  int ranks_ = 1;                                                  // whose gradients are summed
-  float inverse_scale_ = 1;                                        // of the last step
-  std::optional<std::chrono::steady_clock::time_point> last_end_;  // of a step, since restart()
+  int ranks_ = 1;                           // whose gradients are summed
+  float inverse_scale_ = 1;                 // of the last step
+  std::optional<double> last_end_seconds_;  // of a step, since restart()
   StepRecord record_;
 };
 

@@ -10,14 +10,19 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <map>
+#include <memory>
 #include <new>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
 #include <string>
+#include <unordered_map>
 
 #include "models/control_groups.h"
+#include "models/cpu/onednn.h"
+#include "models/memory_plan.h"
 
 namespace nearmetal::cpu {
 namespace {
@@ -135,8 +140,7 @@ DeviceInfo describe_host() {
 }
 
 HostMemory allocate_host(int64_t bytes) {
-  const int64_t rounded =
-      std::max<int64_t>(1, (bytes + huge_page_bytes - 1) / huge_page_bytes) * huge_page_bytes;
+  const int64_t rounded = round_up(std::max<int64_t>(bytes, 1), huge_page_bytes);
   HostMemory memory(std::aligned_alloc(huge_page_bytes, rounded));
   if (memory == nullptr) throw std::bad_alloc();
   // Advice: without huge pages the memory works as well, if a little slower.
@@ -151,6 +155,61 @@ void parallel_copy(void* to, const void* from, int64_t bytes) {
   for_each_piece(bytes, [=](int64_t first, size_t size) {
     std::memcpy(static_cast<char*>(to) + first, static_cast<const char*>(from) + first, size);
   });
+}
+
+std::function<TimedRuns()> timed_again_and_again(std::function<void()> run) {
+  return [run = std::move(run)]() -> TimedRuns {
+    run();
+    return [run](int64_t runs) {
+      const double begin = now_seconds();
+      for (int64_t i = 0; i < runs; ++i) run();
+      return now_seconds() - begin;
+    };
+  };
+}
+
+Probe host_copy_probe() {
+  constexpr int64_t bytes = int64_t{256} << 20;
+  return {
+      .name = "copy/device",
+      .work = "256 MiB from memory to memory by all threads",
+      .bytes = 2 * static_cast<double>(bytes),
+      .start = [] {
+        const std::shared_ptr<void> from = allocate_host(bytes), to = allocate_host(bytes);
+        return timed_again_and_again([from, to] { parallel_copy(to.get(), from.get(), bytes); })();
+      }};
+}
+
+Probe host_product_probe(Precision precision) {
+  using dnnl::memory;
+  constexpr int64_t n = 2048;
+  return {
+      .name = std::string("product/") + to_string(precision),
+      .work = "the product of two matrices of 2048 x 2048 by oneDNN",
+      .flops = 2.0 * n * n * n,
+      .start = [precision] {
+        const auto type =
+            precision == Precision::bf16 ? memory::data_type::bf16 : memory::data_type::f32;
+        const memory::desc desc({n, n}, type, memory::format_tag::ab);
+        const auto bytes = static_cast<int64_t>(desc.get_size());
+        const std::shared_ptr<void> a = allocate_host(bytes), b = allocate_host(bytes),
+                                    c = allocate_host(bytes);
+        const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+        const dnnl::stream stream(engine);
+        const dnnl::primitive_attr attributes;
+        const dnnl::matmul product(describe<dnnl::matmul>({engine, attributes}, desc, desc, desc));
+        const std::unordered_map<int, memory> arguments{{DNNL_ARG_SRC, {desc, engine, a.get()}},
+                                                        {DNNL_ARG_WEIGHTS, {desc, engine, b.get()}},
+                                                        {DNNL_ARG_DST, {desc, engine, c.get()}}};
+        return timed_again_and_again(
+            [a, b, c, stream, product, arguments] { product.execute(stream, arguments); })();
+      }};
+}
+
+std::vector<Probe> host_probes() {
+  std::vector<Probe> probes{host_copy_probe(), host_product_probe(Precision::fp32)};
+  if (trains_bf16()) probes.push_back(host_product_probe(Precision::bf16));
+  return probes;
 }
 
 }  // namespace nearmetal::cpu

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -22,7 +23,12 @@ bool trains_bf16();
 /// Memory is what the process may use: that of the machine, or its cgroup's limit.
 DeviceInfo describe_host();
 
-/// Copies within memory and matrix products, by all threads.
+/// `run` again and again, after once apart.
+std::function<TimedRuns()> timed_again_and_again(std::function<void()> run);
+
+/// Copies within memory, and dense products in fp32 or bf16, by all threads.
+Probe host_copy_probe();
+Probe host_product_probe(Precision precision);
 std::vector<Probe> host_probes();
 
 /// A block of zeroed memory, aligned for vectors and backed by huge pages where they are offered.

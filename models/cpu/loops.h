@@ -5,9 +5,9 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <vector>
 
-#include "models/adamw.h"
 #include "models/program.h"
 #include "models/sixteen_bits.h"
+#include "models/training_options.h"
 
 namespace nearmetal::cpu {
 

@@ -65,9 +65,6 @@ struct StageState {
   std::array<double, 2> sums{};  // over all stages: squares of the gradient, losses
 };
 
-/// The time of a clock that only goes forward.
-double now_seconds();
-
 /// The state that loops read and write beside tensors; the program owns it and keeps its address.
 struct StepState {
   std::vector<int32_t> labels;            // by image of the step, or two by sequence

@@ -6,8 +6,7 @@ namespace nearmetal::cpu {
 using dnnl::algorithm;
 
 void Lowering::backward(int i) {
-  const Node& node = graph_.node(i);
-  switch (node.op) {
+  switch (graph_.node(i).op) {
     case OpKind::boundary:
       return backward_boundary(i);
     case OpKind::input:
@@ -16,37 +15,38 @@ void Lowering::backward(int i) {
     case OpKind::span_loss:
       return;
     case OpKind::embedding:
-      return backward_embedding(i);
+      return by_gradient(i, &Lowering::backward_embedding);
     case OpKind::conv:
-      return backward_convolution(i);
+      return by_gradient(i, &Lowering::backward_convolution);
     case OpKind::batch_norm:
-      return backward_norm(i);
+      return by_gradient(i, &Lowering::backward_norm);
     case OpKind::relu:
       return backward_relu(i);
     case OpKind::add:
-      if (Tensor* gradient = gradient_of(i)) {
-        for (const int input : node.inputs) add_gradient(input, gradient);
-      }
-      return;
+      return by_gradient(i, &Lowering::backward_add);
     case OpKind::max_pool:
     case OpKind::global_average_pool:
-      return backward_pool(i);
+      return by_gradient(i, &Lowering::backward_pool);
     case OpKind::linear:
     case OpKind::token_linear:
-      return backward_linear(i);
+      return by_gradient(i, &Lowering::backward_linear);
     case OpKind::layer_norm:
-      return backward_layer_norm(i);
+      return by_gradient(i, &Lowering::backward_layer_norm);
     case OpKind::gelu:
-      return backward_gelu(i);
+      return by_gradient(i, &Lowering::backward_gelu);
     case OpKind::attention:
-      return backward_attention(i);
+      return by_gradient(i, &Lowering::backward_attention);
     case OpKind::class_token:
-      return backward_class_token(i);
+      return by_gradient(i, &Lowering::backward_class_token);
     case OpKind::positions:
-      return backward_positions(i);
+      return by_gradient(i, &Lowering::backward_positions);
     case OpKind::select_token:
-      return backward_select_token(i);
+      return by_gradient(i, &Lowering::backward_select_token);
   }
+}
+
+void Lowering::by_gradient(int i, void (Lowering::*backward)(int, Tensor*)) {
+  if (Tensor* dy = gradient_of(i)) (this->*backward)(i, dy);
 }
 
 void Lowering::add_gradient(int node, Tensor* gradient) {
@@ -71,9 +71,7 @@ Tensor* Lowering::gradient_of(int node) {
   return parts.empty() ? nullptr : parts.front();
 }
 
-void Lowering::backward_convolution(int i) {
-  Tensor* dy = gradient_of(i);
-  if (dy == nullptr) return;
+void Lowering::backward_convolution(int i, Tensor* dy) {
   const Node& node = graph_.node(i);
   const int input = node.inputs[0], weight = node.parameters[0];
   const Dims strides{node.window.stride, node.window.stride};
@@ -111,9 +109,7 @@ void Lowering::backward_convolution(int i) {
   add_gradient(input, dx);
 }
 
-void Lowering::backward_norm(int i) {
-  Tensor* dy = gradient_of(i);
-  if (dy == nullptr) return;
+void Lowering::backward_norm(int i, Tensor* dy) {
   const Node& node = graph_.node(i);
   Tensor* x = value(node.inputs[0]);
   Tensor* y = fuses_relu(i) ? value(i) : nullptr;
@@ -133,6 +129,10 @@ void Lowering::backward_norm(int i) {
                         bias_gradient->floats(), static_cast<double*>(scratch->data())});
        });
   add_gradient(node.inputs[0], dx);
+}
+
+void Lowering::backward_add(int i, Tensor* dy) {
+  for (const int input : graph_.node(i).inputs) add_gradient(input, dy);
 }
 
 void Lowering::backward_relu(int i) {
@@ -164,9 +164,7 @@ void Lowering::backward_relu(int i) {
   }
 }
 
-void Lowering::backward_pool(int i) {
-  Tensor* dy = gradient_of(i);
-  if (dy == nullptr) return;
+void Lowering::backward_pool(int i, Tensor* dy) {
   const Node& node = graph_.node(i);
   const auto desc =
       describe_pooling_backward(place_, pools_.at(i), pooling_algorithm(node),

@@ -1,5 +1,4 @@
 // The parts that make a graph a stage: values that come and go, the waits for them, and time marks.
-#include <chrono>
 #include <stdexcept>
 
 #include "models/cpu/lowering_state.h"
@@ -23,11 +22,6 @@ std::function<void()> timed(StepState& state, double PipelineSeconds::*kind,
 }
 
 }  // namespace
-
-double now_seconds() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(now).count();
-}
 
 // Row by row, as both sides understand it, whatever layouts their kernels take. What a linear layer
 // leaves has two dimensions here.

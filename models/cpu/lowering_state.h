@@ -113,17 +113,19 @@ class Lowering {
   Tensor* value(int node);  // the image takes the layout of its first reader
 
   void backward(int i);
-  void backward_convolution(int i);
-  void backward_norm(int i);
+  // Where a consumer left a gradient at the node's output.
+  void by_gradient(int i, void (Lowering::*backward)(int, Tensor*));
+  void backward_add(int i, Tensor* dy);
+  void backward_convolution(int i, Tensor* dy);
+  void backward_norm(int i, Tensor* dy);
   void backward_relu(int i);
-  void backward_pool(int i);
+  void backward_pool(int i, Tensor* dy);
 
-  // lowering_linear.cpp
   // The matrix that the product reads: rows of a sample's values, or of a token's.
   Tensor* linear_input(const Node& linear, Phase phase);
   Dims linear_weight_dims(const Node& linear, const Tensor* input) const;
   void forward_linear(int i);
-  void backward_linear(int i);
+  void backward_linear(int i, Tensor* dy);
 
   // lowering_tokens.cpp: every value there is [batch, tokens, features], features innermost.
   Desc token_desc(int node) const;
@@ -136,26 +138,24 @@ class Lowering {
   void require_fp32(const Node& node) const;
   Arguments layer_norm_statistics(int i);  // mean and variance of each token, kept
   void forward_layer_norm(int i);
-  void backward_layer_norm(int i);
+  void backward_layer_norm(int i, Tensor* dy);
   void forward_gelu(int i);
-  void backward_gelu(int i);
+  void backward_gelu(int i, Tensor* dy);
   void forward_class_token(int i);
-  void backward_class_token(int i);
+  void backward_class_token(int i, Tensor* dy);
   void forward_positions(int i);
-  void backward_positions(int i);
+  void backward_positions(int i, Tensor* dy);
   void forward_select_token(int i);
-  void backward_select_token(int i);
+  void backward_select_token(int i, Tensor* dy);
 
-  // lowering_sequences.cpp
   static const int32_t* ids_of(const StepState& state, int64_t first_sample, int64_t tokens);
   void forward_embedding(int i);
-  void backward_embedding(int i);
+  void backward_embedding(int i, Tensor* dy);
   void forward_span_loss(int i);
 
-  // lowering_attention.cpp
   AttentionExtent attention_extent(const Node& node) const;
   void forward_attention(int i);
-  void backward_attention(int i);
+  void backward_attention(int i, Tensor* dy);
 
   void add_gradient(int node, Tensor* gradient);
   Tensor* gradient_of(int node);  // of all consumers; null if there is none

@@ -7,9 +7,8 @@
 #include <limits>
 
 #include "models/cuda/compiler/lowering.h"
-#include "models/cuda/device/chip.h"
 #include "models/cuda/device/device.h"
-#include "models/cuda/device/graph_latency.h"
+#include "models/cuda/kernels/beside_step.h"
 
 namespace nearmetal::cuda {
 namespace {
@@ -27,15 +26,25 @@ std::vector<float> download_as_float(const void* device, int64_t count, Precisio
     std::transform(values.begin(), values.end(), converted.begin(), to_float);
     return converted;
   };
-  switch (precision) {
-    case Precision::fp16:
-      return convert(download<__half>(device, count), [](__half v) { return __half2float(v); });
-    case Precision::bf16:
-      return convert(download<__nv_bfloat16>(device, count),
-                     [](__nv_bfloat16 v) { return __bfloat162float(v); });
-    default:
-      return download<float>(device, count);
+  if (precision == Precision::fp16) {
+    return convert(download<__half>(device, count), [](__half v) { return __half2float(v); });
   }
+  if (precision == Precision::bf16) {
+    return convert(download<__nv_bfloat16>(device, count),
+                   [](__nv_bfloat16 v) { return __bfloat162float(v); });
+  }
+  return download<float>(device, count);
+}
+
+double seconds_from(uint64_t begin_nanoseconds, uint64_t end_nanoseconds) {
+  return 1e-9 * static_cast<double>(end_nanoseconds - begin_nanoseconds);
+}
+
+void run_plan(Kernel& kernel, const Plan& plan, const Descriptor& bound, cudnnHandle_t cudnn) {
+  kernel.implementation = "cudnn " + plan.name();
+  kernel.launch = [cudnn, &plan, bound](cudaStream_t) {
+    NM_CALL(plan.try_execute(cudnn, bound));  // on the handle's stream
+  };
 }
 
 }  // namespace
@@ -259,24 +268,21 @@ void CudaProgram::restart(std::span<const float> parameters) {
   wait_until_idle();
 }
 
-std::vector<float> CudaProgram::parameters() {
+std::vector<float> CudaProgram::canonical(const float* flat) {
   wait_until_idle();
-  return layout_.to_canonical(graph_,
-                              download<float>(resources_.parameters.values, layout_.elements()));
+  return layout_.to_canonical(graph_, download<float>(flat, layout_.elements()));
 }
+
+std::vector<float> CudaProgram::parameters() { return canonical(resources_.parameters.values); }
 
 std::vector<float> CudaProgram::momentum() {
   if (options_.forward_only) return std::vector<float>(graph_.parameter_count());
-  wait_until_idle();
-  return layout_.to_canonical(graph_,
-                              download<float>(resources_.parameters.momentum, layout_.elements()));
+  return canonical(resources_.parameters.momentum);
 }
 
 std::vector<float> CudaProgram::second_moments() {
   if (resources_.parameters.second_moments == nullptr) return {};
-  wait_until_idle();
-  return layout_.to_canonical(
-      graph_, download<float>(resources_.parameters.second_moments, layout_.elements()));
+  return canonical(resources_.parameters.second_moments);
 }
 
 std::vector<float> CudaProgram::gradients() {
@@ -310,6 +316,107 @@ std::vector<float> CudaProgram::logits() {
     logits.insert(logits.end(), first, first + shape.channels);
   }
   return logits;
+}
+
+// Kernels that wait for a neighbour are launched here for the first time, by all stages.
+void CudaProgram::connect_stages(StageLinks& links) {
+  if (!options_.pipeline.is_pipelined()) Program::connect_stages(links);
+  links.bind(static_cast<int>(options_.micro_batches));
+  resources_.links = &links;
+  settle_step();
+}
+
+int64_t CudaProgram::boundary_bytes() const { return bytes_of_boundaries(graph_, options_).sent; }
+
+std::vector<TaskMark> CudaProgram::task_marks() {
+  if (finished_ == 0) return {};
+  const PipelinePlace& place = options_.pipeline;
+  const std::vector<StageTask> tasks = stage_tasks(
+      place.schedule, place.stages, static_cast<int>(options_.micro_batches), place.stage);
+  const auto marks = persistent_->marks(finished_ - 1);
+  std::vector<TaskMark> found;
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    found.push_back(
+        {tasks[i], seconds_from(marks[0], marks[2 * i]), seconds_from(marks[0], marks[2 * i + 1])});
+  }
+  return found;
+}
+
+// Between two tasks a stage waits for what it receives, where it receives anything; what holds a
+// transfer up is not seen from here, as transfers have streams of their own.
+PipelineSeconds CudaProgram::pipeline_seconds(int64_t step) const {
+  const PipelinePlace& place = options_.pipeline;
+  const auto marks = persistent_->marks(step);
+  const size_t tasks = (marks.size() - 2) / 2;
+  PipelineSeconds seconds;
+  seconds.span = seconds_from(marks[2 * tasks], marks[2 * tasks + 1]);
+  uint64_t before = marks[2 * tasks];
+  for (size_t i = 0; i < tasks; ++i) {
+    const bool forward = passes_[i] == Pass::forward;
+    const uint64_t begin = marks[2 * i], end = marks[2 * i + 1];
+    (forward ? seconds.forward : seconds.backward) += seconds_from(begin, end);
+    const bool receives = forward ? place.stage > 0 : place.stage + 1 < place.stages;
+    if (receives) seconds.waiting += seconds_from(before, begin);
+    before = end;
+  }
+  seconds.waiting += seconds_from(before, marks[2 * tasks + 1]);
+  return seconds;
+}
+
+void CudaProgram::bind_convolutions() {
+  const int64_t size = element_bytes(options_.precision);
+  const FlatParameters& flat = resources_.parameters;
+  for (Kernel& kernel : step_.kernels) {
+    if (!kernel.convolution) continue;
+    const ConvolutionCall& call = *kernel.convolution;
+    const ConvolutionPlan* plan = tuner_->plan(call.problem);
+    const int64_t offset = layout_.slices[call.weight_parameter].offset;
+    ConvolutionOperands operands;
+    operands.x = call.x->data;
+    operands.y = call.y->data;
+    operands.weights = call.problem.op == ConvolutionOp::backward_weights
+                           ? flat.gradient(offset, size)
+                           : flat.operand(offset, size);
+    if (call.residual != nullptr) operands.residual = call.residual->data;
+    if (call.weights != nullptr) operands.weights = call.weights->data;
+    if (call.bias_parameter >= 0) {
+      operands.bias = flat.operand(layout_.offset(call.bias_parameter), size);
+    }
+    if (call.sums != nullptr) {
+      operands.sum = call.sums->data;
+      operands.square_sum =
+          static_cast<float*>(call.sums->data) + call.problem.shape.output_channels;
+    }
+    run_plan(kernel, *plan, plan->bind(operands, workspace_.get()), cudnn_.get());
+  }
+}
+
+void CudaProgram::bind_attention() {
+  const auto address = [](const Tensor* tensor) {
+    return tensor == nullptr ? nullptr : tensor->data;
+  };
+  for (Kernel& kernel : step_.kernels) {
+    if (!kernel.attention) continue;
+    const AttentionCall& call = *kernel.attention;
+    const AttentionExtent& extent = call.problem.extent;
+    const AttentionPlan* plan = tuner_->plan(call.problem);
+    AttentionOperands operands{call.packed->data,
+                               call.y->data,
+                               static_cast<float*>(call.log_sums->data),
+                               address(call.dy),
+                               static_cast<float*>(address(call.dots)),
+                               address(call.packed_gradient),
+                               nullptr};
+    if (masks_tokens(extent)) {
+      DeviceMemory& counts = token_counts_[extent.tokens];
+      if (counts == nullptr) {
+        counts = make_token_counts(extent);
+        device_bytes_ += extent.batch * static_cast<int64_t>(sizeof(int32_t));
+      }
+      operands.token_counts = static_cast<const int32_t*>(counts.get());
+    }
+    run_plan(kernel, *plan, plan->bind(operands, workspace_.get()), cudnn_.get());
+  }
 }
 
 }  // namespace nearmetal::cuda

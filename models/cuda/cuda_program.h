@@ -121,6 +121,8 @@ class CudaProgram : public Program {
   TimedRuns time_alone(const Kernel& kernel);
   void upload(void* device, const void* host, int64_t bytes);
   void wait_until_idle();
+  // Parameters or their moments, from the device.
+  std::vector<float> canonical(const float* flat);
   // The times of a stage's step, from its marks.
   PipelineSeconds pipeline_seconds(int64_t step) const;
 

@@ -1,6 +1,5 @@
 // The entry of libnearmetal_cuda.so.
 #include "models/cuda/cuda_program.h"
-#include "models/cuda/device/chip.h"
 #include "models/cuda/device/device.h"
 #include "models/load_module.h"
 

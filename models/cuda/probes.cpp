@@ -1,21 +1,18 @@
 // The probes of what a GPU and the paths to it do at best, and of the kernels of a CudaProgram.
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "models/cuda/cuda_program.h"
-#include "models/cuda/device/chip.h"
 #include "models/cuda/device/device.h"
+#include "models/cuda/kernels/beside_step.h"
 #include "models/cuda/kernels/images.h"
-#include "models/cuda/kernels/probe_kernels.h"
 #include "models/cuda/libraries/handles.h"
 #include "models/cuda/libraries/linear.h"
 
 namespace nearmetal::cuda {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using Work = std::function<void(cudaStream_t)>;
 
 constexpr int64_t copied_bytes = int64_t{256} << 20;
@@ -40,13 +37,13 @@ TimedRuns by_host(Work work, bool each) {
   work(stream.get());
   NM_CALL(cudaStreamSynchronize(stream.get()));
   return [stream, work = std::move(work), each](int64_t runs) {
-    const Clock::time_point begin = Clock::now();
+    const double begin = now_seconds();
     for (int64_t run = 0; run < runs; ++run) {
       work(stream.get());
       if (each) NM_CALL(cudaStreamSynchronize(stream.get()));
     }
     NM_CALL(cudaStreamSynchronize(stream.get()));
-    return std::chrono::duration<double>(Clock::now() - begin).count();
+    return now_seconds() - begin;
   };
 }
 
@@ -164,14 +161,14 @@ Probe peer_probe(int from, int to, bool both_ways) {
             const PeerEnd c = peer_end(from, to), d = peer_end(to, from);
             NM_CALL(cudaSetDevice(current));
             return [a, b, c, d, both_ways](int64_t runs) {
-              const Clock::time_point begin = Clock::now();
+              const double begin = now_seconds();
               for (int64_t run = 0; run < runs; ++run) {
                 send(a, b);
                 if (both_ways) send(d, c);
               }
               NM_CALL(cudaStreamSynchronize(a.stream.get()));
               NM_CALL(cudaStreamSynchronize(d.stream.get()));
-              return std::chrono::duration<double>(Clock::now() - begin).count();
+              return now_seconds() - begin;
             };
           }};
 }

@@ -16,7 +16,7 @@ enum class AllReduceKind { automatic, mpi, nccl, hierarchical, host };
 /// The ranks over which NCCL sums.
 enum class NcclGroup { none, all_ranks, each_host };
 
-/// The facts of an all-reduce that the program needs before it joins one (comm/join_all_reduce.h).
+/// The facts of an all-reduce that the program needs before it joins one (comm/join_ranks.h).
 struct Collective {
   AllReduceKind kind{};
   const char* name = "";

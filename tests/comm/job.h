@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/join_all_reduce.h"
+#include "comm/join_ranks.h"
 #include "comm/world.h"
 #include "models/graph.h"
 #include "models/load_module.h"

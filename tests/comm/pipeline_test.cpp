@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "bench/run/rank_pipeline.h"
-#include "comm/join_stage_links.h"
+#include "comm/join_ranks.h"
 #include "models/networks/registry.h"
 #include "models/pipeline_cuts.h"
 #include "models/synthetic.h"

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "models/cuda/kernels/batch_norm.h"
-#include "models/cuda/kernels/pointwise/forward.h"
 #include "models/cuda/kernels/pointwise/second_moments.h"
 #include "models/graph.h"
 #include "tests/ops/hopper_kernels.h"

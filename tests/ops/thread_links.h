@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "models/stage_links.h"
+#include "models/pipeline_schedule.h"
 
 namespace nearmetal {
 

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "models/cuda/compiler/lowering_state.h"
-#include "models/cuda/kernels/attention/softmax.h"
+#include "models/cuda/kernels/attention/attention.h"
 
 namespace nearmetal::cuda {
 namespace {

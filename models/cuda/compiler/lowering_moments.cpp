@@ -1,6 +1,6 @@
 #include "models/cuda/compiler/lowering_state.h"
 #include "models/cuda/kernels/pointwise/backward.h"
-#include "models/cuda/kernels/pointwise/forward.h"
+#include "models/cuda/kernels/pointwise/second_moments.h"
 
 namespace nearmetal::cuda {
 

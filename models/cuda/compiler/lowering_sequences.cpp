@@ -1,7 +1,7 @@
 // The first and last layers of a network of sequences: ids of tokens, the tables that they are
 // looked up in, and the loss of a span.
 #include "models/cuda/compiler/lowering_state.h"
-#include "models/cuda/kernels/embedding.h"
+#include "models/cuda/kernels/tokens.h"
 #include "models/synthetic.h"
 
 namespace nearmetal::cuda {

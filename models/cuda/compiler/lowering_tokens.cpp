@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "models/cuda/compiler/lowering_state.h"
-#include "models/cuda/kernels/gelu.h"
+#include "models/cuda/kernels/activation.h"
 #include "models/cuda/kernels/layer_norm.h"
 
 namespace nearmetal::cuda {

@@ -37,6 +37,14 @@ StreamHandle make_stream() {
   return StreamHandle(stream);
 }
 
+StreamHandle make_urgent_stream() {
+  int lowest = 0, highest = 0;
+  NM_CALL(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
+  cudaStream_t stream = nullptr;
+  NM_CALL(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, highest));
+  return StreamHandle(stream);
+}
+
 EventHandle make_event(unsigned flags) {
   cudaEvent_t event = nullptr;
   NM_CALL(cudaEventCreateWithFlags(&event, flags));

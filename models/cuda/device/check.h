@@ -49,6 +49,8 @@ Function driver_function(const char* name, unsigned since) {
 }
 
 StreamHandle make_stream();
+/// One of the highest priority.
+StreamHandle make_urgent_stream();
 /// `flags`: such as cudaEventBlockingSync.
 EventHandle make_event(unsigned flags = cudaEventDefault);
 DeviceMemory allocate_device(int64_t bytes);

@@ -63,4 +63,24 @@ void launch_activation_pool_backward(Precision precision, const PoolShape& shape
 void launch_add(Precision precision, const void* left, const void* right, void* sum,
                 int64_t elements, cudaStream_t stream);
 
+// x times the standard normal distribution function of x, by erf as in torchvision and Hugging
+// Face: cuBLASLt's epilogues approximate it by tanh (cuBLAS documentation, cublasLtEpilogue_t).
+//
+// Bytes per element of E bytes, whose copy is the floor. Forward: reads E, writes E. Backward:
+// reads E of x and E of dy, writes E.
+
+/// y = gelu(x + bias); the bias of each channel may be absent (null). `y` may be `x`.
+void launch_gelu(Precision precision, const void* x, const float* bias, void* y, Extent extent,
+                 int multiprocessors, cudaStream_t stream);
+
+struct GeluGradient {
+  const void* dy = nullptr;
+  const void* x = nullptr;
+  const float* bias = nullptr;     // as above
+  void* dx = nullptr;              // may be `dy`
+  float* bias_gradient = nullptr;  // null: not wanted
+};
+void launch_gelu_backward(Precision precision, const GeluGradient& operands, Extent extent,
+                          const ReductionScratch& scratch, cudaStream_t stream);
+
 }  // namespace nearmetal::cuda

@@ -12,7 +12,6 @@
 
 #include <cstdint>
 
-#include "models/adamw.h"
 #include "models/training_options.h"
 
 namespace nearmetal::cuda {

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "models/cuda/kernels/copy_async.h"
+#include "models/cuda/kernels/warp.h"
 
 namespace nearmetal::cuda {
 

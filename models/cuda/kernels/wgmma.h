@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "models/cuda/kernels/copy_async.h"
 #include "models/cuda/kernels/warp.h"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)

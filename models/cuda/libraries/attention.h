@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "models/cuda/device/check.h"
-#include "models/cuda/libraries/attention_operands.h"
+#include "models/cuda/libraries/operands.h"
 #include "models/cuda/libraries/plans.h"
 #include "models/training_options.h"
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "models/cuda/libraries/convolution_shape.h"
+#include "models/cuda/libraries/operands.h"
 #include "models/cuda/libraries/plans.h"
 #include "models/training_options.h"
 

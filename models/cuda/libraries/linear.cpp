@@ -11,14 +11,8 @@ namespace nearmetal::cuda {
 namespace {
 
 cudaDataType_t cublas_type(Precision precision) {
-  switch (precision) {
-    case Precision::fp16:
-      return CUDA_R_16F;
-    case Precision::bf16:
-      return CUDA_R_16BF;
-    default:
-      return CUDA_R_32F;
-  }
+  if (precision == Precision::fp16) return CUDA_R_16F;
+  return precision == Precision::bf16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
 // The layout of a matrix in rows of `stride` elements, which is its transpose in columns: cuBLASLt

@@ -109,14 +109,8 @@ std::vector<Descriptor> heuristic_configs(const PlanDevice& device, const Descri
 }  // namespace
 
 cudnnDataType_t cudnn_type(Precision precision) {
-  switch (precision) {
-    case Precision::fp16:
-      return CUDNN_DATA_HALF;
-    case Precision::bf16:
-      return CUDNN_DATA_BFLOAT16;
-    default:
-      return CUDNN_DATA_FLOAT;
-  }
+  if (precision == Precision::fp16) return CUDNN_DATA_HALF;
+  return precision == Precision::bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
 }
 
 PlanDevice::PlanDevice(const std::string& properties_json)

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "models/cuda/compiler/lowering.h"
-#include "models/cuda/kernels/pointwise/forward.h"
 #include "models/cuda/kernels/pointwise/second_moments.h"
 #include "models/cuda/tuning/own_operands.h"
 

@@ -6,8 +6,7 @@
 
 #include <cstdint>
 
-#include "models/cuda/libraries/attention_operands.h"
-#include "models/cuda/libraries/convolution_shape.h"
+#include "models/cuda/libraries/operands.h"
 #include "models/training_options.h"
 
 namespace nearmetal::cuda {

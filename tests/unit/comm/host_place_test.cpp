@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "comm/join_all_reduce.h"
+#include "comm/join_ranks.h"
 
 namespace nearmetal {
 namespace {

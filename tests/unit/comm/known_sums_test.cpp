@@ -1,10 +1,9 @@
-#include "comm/known_sums.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <vector>
 
+#include "comm/known_values.h"
 #include "models/sixteen_bits.h"
 
 namespace nearmetal {

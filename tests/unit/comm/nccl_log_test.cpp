@@ -1,10 +1,9 @@
-#include "comm/nccl_log.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <stdexcept>
 
+#include "comm/nccl.h"
 #include "tests/support/temporary_folder.h"
 
 namespace nearmetal {

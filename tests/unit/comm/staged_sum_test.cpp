@@ -11,7 +11,7 @@
 #include <tuple>
 #include <vector>
 
-#include "comm/join_all_reduce.h"
+#include "comm/join_ranks.h"
 #include "comm/shared_memory.h"
 
 namespace nearmetal {

@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "models/cuda/device/chip.h"
+#include "models/cuda/device/device.h"
 #include "models/errors.h"
 #include "models/networks/registry.h"
 #include "tests/unit/models/cuda_lowered.h"

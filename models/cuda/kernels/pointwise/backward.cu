@@ -2,7 +2,6 @@
 #include "models/cuda/kernels/partial_sums.h"
 #include "models/cuda/kernels/pointwise/backward.h"
 #include "models/cuda/kernels/pointwise/backward_tiles.h"
-#include "models/cuda/kernels/pointwise/data_gradient.h"
 
 namespace nearmetal::cuda {
 

@@ -1,8 +1,8 @@
 #include "models/cuda/device/call.h"
 #include "models/cuda/kernels/channel_reduction.h"
-#include "models/cuda/kernels/pointwise/forward.h"
 #include "models/cuda/kernels/pointwise/moments_inputs.h"
 #include "models/cuda/kernels/pointwise/product.h"
+#include "models/cuda/kernels/pointwise/second_moments.h"
 
 namespace nearmetal::cuda {
 namespace {

@@ -1,5 +1,5 @@
-// Where the ranks of a job are, the modules that sum the gradients of one with those of the others,
-// and NCCL, which lies in a module of its own so that one GPU trains without it.
+// Where the ranks of a job are, and the modules that join them: to sum the gradients of one with
+// those of the others, and as stages of a pipeline to their neighbours.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "comm/world.h"
+#include "models/pipeline_schedule.h"
 #include "models/probe.h"
 #include "models/program.h"
 #include "reports/document/collectives.h"
@@ -79,36 +80,22 @@ std::unique_ptr<AllReduce> join_all_reduce(const Collective& collective,
 /// nearmetal_join_<name>.
 using JoinEntry = AllReduce* (*)(const JoinRequest& request);
 
-/// The settings that NCCL reads from the environment.
-struct NcclSetUp {
-  NcclAlgorithm algorithm = NcclAlgorithm::automatic;
-  bool keep_log = false;  // of its choices
+/// NCCL's names of the groups that stages use: each stage but the last makes two for its boundary
+/// with the next, one each way, so that values never wait behind gradients; the first stage makes
+/// one of all for sums. In the order of the stages, as all of them gathered it.
+struct StageGroups {
+  std::string values, gradients, sums;
 };
 
-/// Errors of NCCL and of the device throw std::runtime_error.
-class Nccl {
- public:
-  virtual ~Nccl() = default;
-  /// The library that was loaded: "nccl 2.28.9". All ranks must have the same.
-  virtual std::string version() const = 0;
-  /// Before the first group. No log is kept where the user reads it (NCCL_DEBUG), nor should it be
-  /// where sums are launched one by one: NCCL writes a line for each.
-  virtual void set_up(const NcclSetUp& set_up) = 0;
-  /// The log as far as NCCL has written it (NCCL_DEBUG=INFO, subsystems INIT, GRAPH and TUNING).
-  virtual std::string log() = 0;
-  /// Names a new group of ranks: one rank makes it, all of them join with it, each with a GPU.
-  virtual std::string new_group() = 0;
-  /// Probes in a group of their own: allreduce, allgather and broadcast, with the sizes and bus
-  /// factors of nccl-tests (of allgather: the bytes that each rank ends with). Each checks what
-  /// arrives before it is timed; start and runs are collective.
-  virtual std::vector<Probe> probes(const std::string& group, int rank, int ranks, int gpu) = 0;
-};
+/// Collective over the stages of one replica: `request.world` has them in their order.
+/// `groups`: of each stage, empty on CPUs. Throws NotSupported where the module was not built,
+/// std::runtime_error for errors of library and device.
+std::unique_ptr<StageLinks> join_stage_links(bool on_gpus, const JoinRequest& request,
+                                             std::span<const StageGroups> groups);
 
-/// Throws NotSupported where the module was not built, or NCCL is not on this machine.
-Nccl& load_nccl();
-
-/// The function that the module exports under this name.
-using NcclEntry = Nccl* (*)();
-inline constexpr const char* nccl_entry_name = "nearmetal_nccl";
+/// The function that the modules of MPI and NCCL export.
+using StageLinksEntry = StageLinks* (*)(const JoinRequest& request,
+                                        std::span<const StageGroups> groups);
+inline constexpr const char* stage_links_entry_name = "nearmetal_join_stage_links";
 
 }  // namespace nearmetal

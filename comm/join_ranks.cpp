@@ -1,4 +1,4 @@
-#include "comm/join_all_reduce.h"
+#include "comm/join_ranks.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -73,10 +73,11 @@ std::unique_ptr<AllReduce> join_all_reduce(const Collective& collective,
   return std::unique_ptr<AllReduce>(reinterpret_cast<JoinEntry>(entry)(request));
 }
 
-Nccl& load_nccl() {
-  static Nccl& nccl =
-      *reinterpret_cast<NcclEntry>(load_module("nccl", "NCCL module", nccl_entry_name))();
-  return nccl;
+std::unique_ptr<StageLinks> join_stage_links(bool on_gpus, const JoinRequest& request,
+                                             std::span<const StageGroups> groups) {
+  void* entry = on_gpus ? load_module("nccl", "NCCL module", stage_links_entry_name)
+                        : load_module("mpi", "MPI module", stage_links_entry_name, true);
+  return std::unique_ptr<StageLinks>(reinterpret_cast<StageLinksEntry>(entry)(request, groups));
 }
 
 }  // namespace nearmetal

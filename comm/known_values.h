@@ -1,6 +1,8 @@
-// Values by which an allreduce is tested: their sums are exact in every type and any order.
+// Values by which an allreduce is tested, whose sums are exact in every type and any order, and
+// those by which the boundary between two stages is.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "models/program.h"
@@ -15,5 +17,12 @@ std::string known_values(const GradientBucket& bucket, int rank, int ranks);
 
 /// The sums that the bucket must hold afterwards.
 std::string known_sums(const GradientBucket& bucket, int ranks);
+
+/// Bytes after which the values begin again: a prime, so that no power of two hides a shift.
+inline constexpr int64_t known_boundary_period = 251;
+
+/// The bytes that stage `from` sends in turn `run`: they differ from stage to stage, from turn to
+/// turn and from place to place.
+std::string known_boundary(int64_t bytes, int from, int run);
 
 }  // namespace nearmetal

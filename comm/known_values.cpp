@@ -1,4 +1,4 @@
-#include "comm/known_sums.h"
+#include "comm/known_values.h"
 
 #include <algorithm>
 #include <array>
@@ -56,6 +56,19 @@ std::string known_sums(const GradientBucket& bucket, int ranks) {
     }
     return sum;
   });
+}
+
+std::string known_boundary(int64_t bytes, int from, int run) {
+  constexpr int64_t length = known_boundary_period;
+  std::string values(bytes, '\0');
+  for (int64_t i = 0; i < std::min(bytes, length); ++i) {
+    values[i] = static_cast<char>((i + 31 * from + 97 * run) % length);
+  }
+  // Copies double what is filled, as a boundary may have gigabytes.
+  for (int64_t filled = length; filled < bytes; filled *= 2) {
+    std::copy_n(values.begin(), std::min(filled, bytes - filled), values.begin() + filled);
+  }
+  return values;
 }
 
 }  // namespace nearmetal

@@ -1,7 +1,9 @@
-// The plain types of a convolution, which kernels that check it take, too.
+// The plain types of convolutions and of attention, which kernels that check them take, too.
 #pragma once
 
 #include <cstdint>
+
+#include "models/cuda/kernels/attention/attention.h"
 
 namespace nearmetal::cuda {
 
@@ -50,6 +52,20 @@ struct ConvolutionOperands {
   void* square_sum = nullptr;
   const void* bias = nullptr;
   const void* residual = nullptr;
+};
+
+enum class AttentionOp { forward, backward };
+
+/// Device addresses of one execution, of which forward takes those of AttentionForward alone, with
+/// log_sums, and backward those of AttentionBackward.
+struct AttentionOperands {
+  const void* packed = nullptr;
+  void* y = nullptr;
+  float* log_sums = nullptr;
+  const void* dy = nullptr;
+  float* dots = nullptr;
+  void* packed_gradient = nullptr;
+  const int32_t* token_counts = nullptr;  // [batch], where masks_tokens()
 };
 
 }  // namespace nearmetal::cuda

@@ -1,9 +1,10 @@
-#include "comm/nccl_log.h"
+#include "comm/nccl.h"
 
 #include <algorithm>
 #include <sstream>
 #include <stdexcept>
 
+#include "models/load_module.h"
 #include "reports/text/pattern.h"
 #include "reports/text/text.h"
 
@@ -16,6 +17,12 @@ void add_once(std::vector<T>& values, const T& value) {
 }
 
 }  // namespace
+
+Nccl& load_nccl() {
+  static Nccl& nccl =
+      *reinterpret_cast<NcclEntry>(load_module("nccl", "NCCL module", nccl_entry_name))();
+  return nccl;
+}
 
 Maybe<NcclChoices> parse_nccl_log(const std::string& log, size_t earlier_bytes,
                                   const std::string& operations) {

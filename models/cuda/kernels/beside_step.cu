@@ -1,5 +1,5 @@
 #include "models/cuda/device/call.h"
-#include "models/cuda/kernels/probe_kernels.h"
+#include "models/cuda/kernels/beside_step.h"
 
 namespace nearmetal::cuda {
 namespace {
@@ -40,6 +40,21 @@ void launch_nothing(cudaStream_t stream) {
 void launch_read(const void* memory, int64_t bytes, cudaStream_t stream) {
   read_kernel<<<1024, 256, 0, stream>>>(static_cast<const uint4*>(memory), bytes / 16, nullptr);
   NM_CHECK_LAUNCH();
+}
+
+void shorten_graph_latency(cudaStream_t stream, int compute_capability) {
+  if (compute_capability < 90) return;
+  cudaLaunchAttribute dependent{};
+  dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  dependent.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = 1;
+  config.blockDim = 1;
+  config.stream = stream;
+  NM_CALL(cudaLaunchKernelEx(&config, nothing_kernel));  // on which the next one depends
+  config.attrs = &dependent;
+  config.numAttrs = 1;
+  NM_CALL(cudaLaunchKernelEx(&config, nothing_kernel));
 }
 
 }  // namespace nearmetal::cuda
