@@ -13,7 +13,7 @@
 #include "bench/commands/compare.h"
 #include "bench/commands/plan.h"
 #include "bench/commands/program.h"
-#include "bench/environment/environment.h"
+#include "bench/environment/leave_out_host_info.h"
 #include "bench/sweep/repeated_layout.h"
 #include "bench/sweep/run_layout.h"
 #include "bench/sweep/sweep_report.h"

@@ -15,6 +15,7 @@
 #include "bench/environment/binding.h"
 #include "bench/environment/environment.h"
 #include "bench/environment/gpu.h"
+#include "bench/environment/leave_out_host_info.h"
 #include "bench/run/last_report.h"
 #include "bench/run/prepare_device.h"
 #include "bench/run/probes_table.h"

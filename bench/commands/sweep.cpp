@@ -12,7 +12,7 @@
 #include "bench/cli/exit_status.h"
 #include "bench/commands/plan.h"
 #include "bench/commands/program.h"
-#include "bench/environment/environment.h"
+#include "bench/environment/leave_out_host_info.h"
 #include "bench/sweep/run_layout.h"
 #include "bench/sweep/sweep_report.h"
 #include "bench/sweep/sweep_runs.h"

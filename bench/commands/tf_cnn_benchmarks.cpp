@@ -4,7 +4,7 @@
 #include "bench/cli/command_line.h"
 #include "bench/commands/program.h"
 #include "bench/sweep/hosts_found.h"
-#include "bench/tf_cnn_benchmarks/absl_words.h"
+#include "bench/tf_cnn_benchmarks/flags.h"
 #include "bench/tf_cnn_benchmarks/print.h"
 #include "bench/tf_cnn_benchmarks/translate.h"
 #include "comm/layout/shell_text.h"
