@@ -4,18 +4,16 @@
 
 #include "bench/cli/command_line.h"
 #include "bench/cli/exit_status.h"
-#include "bench/cli/process_clock.h"
-#include "bench/cli/process_start.h"
+#include "bench/cli/process.h"
 #include "bench/commands/program.h"
 #include "comm/world.h"
-#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {
 
-// Ranks of a job are refused for one command line, mostly: the first tells it, and mpirun ends the
-// others about a second later. One that is still there then has to tell it, too.
-void let_first_rank_tell() {
+// Ranks of a job are refused for one command line, mostly: the first reports it, and mpirun ends
+// the others about a second later. One that is still there then has to report it, too.
+void let_first_rank_report() {
   if (launched_rank() > 0) std::this_thread::sleep_for(std::chrono::seconds(3));
 }
 
@@ -27,13 +25,11 @@ ExitCode guarded_main(const std::vector<std::string>& arguments) {
     const ExitCode code = action({arguments, terminal, clock, stop_signal});
     if (terminal.out.flush()) return code;
     const bool reader_left = errno == EPIPE;
-    if (!reader_left) terminal.err << "nearmetal: standard output could not be written\n";
+    if (!reader_left) terminal.error("standard output could not be written");
     return code == ExitCode::ok ? ExitCode::output_failed : code;
   } catch (const std::exception& error) {
-    if (exit_code_of(error) == ExitCode::usage) let_first_rank_tell();
-    if (should_report(error)) {
-      terminal.err << "nearmetal: " << printable(error.what()) << '\n';
-    }
+    if (exit_code_of(error) == ExitCode::usage) let_first_rank_report();
+    if (should_report(error)) terminal.error(error.what());
     return exit_code_of(error);
   }
 }
@@ -42,6 +38,6 @@ ExitCode guarded_main(const std::vector<std::string>& arguments) {
 }  // namespace nearmetal
 
 int main(int argc, char** argv) {
-  nearmetal::settle_process();
+  nearmetal::prepare_process();
   return static_cast<int>(nearmetal::guarded_main({argv, argv + argc}));
 }

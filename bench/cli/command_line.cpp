@@ -7,8 +7,10 @@
 #include <iterator>
 #include <memory>
 #include <stdexcept>
+#include <utility>
 
 #include "bench/cli/parse_value.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
@@ -43,12 +45,8 @@ std::string value_in_help(const OptionSpec& spec) {
 }
 
 // CLI11 takes no space in the name of an argument, such as "BASE NEW", from version 2.4 on.
-std::string replaced(std::string text, char from, char to) {
-  std::ranges::replace(text, from, to);
-  return text;
-}
-std::string parser_name(const OptionSpec& spec) { return replaced(spec.name, ' ', '_'); }
-std::string shown_name(const std::string& name) { return replaced(name, '_', ' '); }
+std::string parser_name(const OptionSpec& spec) { return replaced(spec.name, " ", "_"); }
+std::string shown_name(const std::string& name) { return replaced(name, "_", " "); }
 
 struct HelpFormatter : CLI::Formatter {
   std::string make_option_name(const CLI::Option* option, bool is_argument) const override {
@@ -80,7 +78,7 @@ void add_option(CLI::App& app, const OptionSpec& spec) {
       break;
   }
   if (!spec.value.empty()) option->option_text(value_in_help(spec));
-  option->group(spec.hidden ? "" : spec.group)->required(spec.required);
+  option->group(spec.group)->required(spec.required);
 }
 
 void add_command(CLI::App& app, const Command& command, std::vector<ParsedCommand>& commands) {
@@ -170,6 +168,13 @@ std::vector<std::string> as_parsed(const Command& program,
 
 }  // namespace
 
+Command make_group(const std::string& name, const std::string& help, const std::string& examples,
+                   const std::string& which, std::vector<Command> commands) {
+  const Action refuse = [message = name + " takes " + which + " (nearmetal " + name + " --help)"](
+                            const Context&) -> ExitCode { throw std::invalid_argument(message); };
+  return {name, help, examples, [refuse](Options&) { return refuse; }, std::move(commands)};
+}
+
 Action parse_command_line(const Command& program, const std::vector<std::string>& typed) {
   const std::vector<std::string> arguments = as_parsed(program, typed);
   CLI::App app;
@@ -203,7 +208,7 @@ std::vector<OptionSpec> options_of(const Command& command) {
   command.declare(options);
   std::vector<OptionSpec> shown = {help_option};
   std::ranges::copy_if(options.specs(), std::back_inserter(shown),
-                       [](const OptionSpec& option) { return !option.hidden; });
+                       [](const OptionSpec& option) { return !option.group.empty(); });
   return shown;
 }
 

@@ -3,10 +3,12 @@
 #include <chrono>
 #include <cstdio>
 #include <ctime>
+#include <sstream>
 
 #include "models/errors.h"
 #include "reports/files/atomic_file.h"
 #include "reports/json/json.h"
+#include "reports/text/fit_table.h"
 
 namespace nearmetal {
 namespace {
@@ -83,12 +85,24 @@ void write_report(const Report& report, const Destination& destination, const Te
                     default_report_name(config.model, to_string(config.device)));
 }
 
-void write_output(const std::string& text, const std::optional<std::string>& file, bool replace,
-                  const Terminal& terminal) {
-  if (file && *file != "-") {
-    write_file_atomically(*file, text, replace);
+void add_output_options(Options& options, OutputFile& output) {
+  options.path("--output", "FILE", output.path, "file to write; - is stdout [-]");
+  options.toggle("--force", output.replace, "replace an existing file");
+}
+
+void require_no_input(const OutputFile& output, std::span<const std::string> inputs) {
+  if (output.path) require_no_input(*output.path, inputs);
+}
+
+void write_output(const OutputFile& output, const Terminal& terminal,
+                  const std::function<void(std::ostream& out)>& print) {
+  std::ostringstream text;
+  if (output.is_stdout()) take_column_limit(text, terminal.out);
+  print(text);
+  if (output.is_stdout()) {
+    terminal.out << text.str();
   } else {
-    terminal.out << text;
+    write_file_atomically(*output.path, text.str(), output.replace);
   }
 }
 

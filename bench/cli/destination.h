@@ -2,10 +2,14 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
+#include <ostream>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "bench/cli/options.h"
 #include "bench/cli/terminal.h"
 #include "reports/document/types.h"
 
@@ -42,8 +46,23 @@ void write_report_file(const std::filesystem::path& file, const std::string& tex
 /// Throws as write_report_file() does; standard output is checked by main.
 void write_report(const Report& report, const Destination& destination, const Terminal& terminal);
 
-/// Writes to standard output, or where a file other than - is given, to that. Throws OutputError.
-void write_output(const std::string& text, const std::optional<std::string>& file, bool replace,
-                  const Terminal& terminal);
+/// Where a command writes what it was asked for: to standard output, unless a file other than - is
+/// named.
+struct OutputFile {
+  std::optional<std::string> path;
+  bool replace = false;
+
+  bool is_stdout() const { return path.value_or("-") == "-"; }
+};
+
+/// --output and --force.
+void add_output_options(Options& options, OutputFile& output);
+
+/// Throws std::invalid_argument where it is one of the files that are read.
+void require_no_input(const OutputFile& output, std::span<const std::string> inputs);
+
+/// Writes what `print` prints. Throws OutputError.
+void write_output(const OutputFile& output, const Terminal& terminal,
+                  const std::function<void(std::ostream& out)>& print);
 
 }  // namespace nearmetal

@@ -13,6 +13,11 @@ std::string value_of(const OptionSpec& option) {
   return is_argument(option) && !is_list ? option.name : option.value;
 }
 
+OptionSpec& Options::add(OptionSpec spec) {
+  spec.group = heading_;
+  return specs_.emplace_back(std::move(spec));
+}
+
 OptionSpec& Options::value(const std::string& name, const std::string& value,
                            const std::string& help, const Setter& set) {
   return add({.name = name,

@@ -24,9 +24,8 @@ struct OptionSpec {
   std::string help{};
   /// Throws std::invalid_argument for wrong values.
   std::function<void(const std::vector<std::string>& texts)> set{};
-  std::string group = "Options";  // its heading in help
+  std::string group = "Options";  // its heading in help; empty: it is not shown
   bool required = false;
-  bool hidden = false;
   // Words that completion offers beside the choices of `value`: these, and names of baselines.
   std::vector<std::string> (*words)() = nullptr;
   bool baselines = false;
@@ -54,24 +53,6 @@ std::string with_default(const std::string& help, const T& value) {
   text << "]";
   return text.str();
 }
-template <class T>
-std::string with_default(const std::string& help, const std::optional<T>&) {
-  return help;
-}
-
-/// A text, or the value of an enum that has this name.
-template <class T>
-void assign(T& member, const std::string& text) {
-  if constexpr (Named<T>) {
-    member = *from_name<T>(text);
-  } else {
-    member = text;
-  }
-}
-template <class T>
-void assign(std::optional<T>& member, const std::string& text) {
-  assign(member.emplace(), text);
-}
 
 /// The names of a table, each of whose rows has a `name`.
 template <class Row, size_t n>
@@ -96,12 +77,25 @@ class Options {
   using Setter = std::function<void(const std::string& text)>;
   using Texts = std::vector<std::string>;
 
-  OptionSpec& add(OptionSpec spec) { return specs_.emplace_back(std::move(spec)); }
+  /// Options from now on are under this heading; an empty one hides them.
+  void under(const std::string& heading) { heading_ = heading; }
 
   OptionSpec& value(const std::string& name, const std::string& value, const std::string& help,
                     const Setter& set);
+  /// `member` becomes what `parse` makes of the name and the text.
+  template <class T, class Parse>
+  OptionSpec& value(const std::string& name, const std::string& value, const std::string& help,
+                    T& member, Parse parse) {
+    return this->value(name, value, help, [name, parse, &member](const std::string& text) {
+      member = parse(name, text);
+    });
+  }
   OptionSpec& values(const std::string& name, const std::string& value, const std::string& help,
                      const std::function<void(const Texts& texts)>& set);
+  OptionSpec& values(const std::string& name, const std::string& value, const std::string& help,
+                     Texts& members) {
+    return values(name, value, help, [&members](const Texts& texts) { members = texts; });
+  }
   OptionSpec& repeated(const std::string& name, const std::string& value, const std::string& help,
                        const std::function<void(const Texts& texts)>& set);
   OptionSpec& toggle(const std::string& name, const std::string& help,
@@ -110,6 +104,12 @@ class Options {
     return toggle(name, help, [&member] { member = true; });
   }
 
+  /// `member` is a text, which may be optional, and takes any.
+  template <class T>
+  OptionSpec& text(const std::string& name, const std::string& value, T& member,
+                   const std::string& help) {
+    return this->value(name, value, help, [&member](const std::string& text) { member = text; });
+  }
   template <class T>
   OptionSpec& number(const std::string& name, const std::string& value, std::optional<T>& member,
                      Range bounds, const std::string& help) {
@@ -125,30 +125,28 @@ class Options {
                          member = parse_number<T>(name, text, bounds);
                        });
   }
+  /// `member` may be optional. The help says the default.
   template <class T>
-  OptionSpec& choice(const std::string& name, const std::string& value, T& member,
-                     const Texts& choices, const std::string& help) {
-    return this->value(name, value, with_default(help, member),
-                       [name, choices, &member](const std::string& text) {
-                         require_choice(name, text, choices);
-                         assign(member, text);
-                       });
+  OptionSpec& share(const std::string& name, T& member, const Range& bounds,
+                    const std::string& help) {
+    return value(name, "SHARE", help, [name, bounds, &member](const std::string& text) {
+      member = parse_share(name, text, bounds);
+    });
   }
   /// One of the rows of a table, by its name. `member` will point to it.
   template <class Row, size_t n>
   OptionSpec& row(const std::string& name, const Row*& member, const Row (&rows)[n],
                   const std::string& help) {
     return value(
-        name, joined(row_names(rows), "|"), with_default(help, member->name),
+        name, joined(row_names(rows), "|"),
+        member == nullptr ? help : with_default(help, member->name),
         [name, &rows, &member](const std::string& text) { member = &find_row(rows, name, text); });
   }
   /// `member` is a text, which may be optional.
   template <class T>
   OptionSpec& path(const std::string& name, const std::string& value, T& member,
                    const std::string& help) {
-    return this->value(name, value, help, [name, &member](const std::string& text) {
-      member = checked_path(name, text);
-    });
+    return this->value(name, value, help, member, checked_path);
   }
   OptionSpec& paths(const std::string& name, const std::string& value, Texts& members,
                     const std::string& help);
@@ -160,6 +158,9 @@ class Options {
   const std::function<void()>& rule() const { return rule_; }
 
  private:
+  OptionSpec& add(OptionSpec spec);
+
+  std::string heading_ = "Options";
   std::vector<OptionSpec> specs_;
   std::function<void()> rule_;
 };

@@ -25,11 +25,16 @@ double parse_duration(const std::string& flag, const std::string& text);
 void require_choice(const std::string& flag, const std::string& text,
                     const std::vector<std::string>& choices);
 
+template <Named E>
+std::vector<std::string> all_names() {
+  constexpr auto names = names_of(E{});
+  return {names.begin(), names.end()};
+}
+
 /// The value of this name.
 template <Named E>
 E parse_choice(const std::string& flag, const std::string& text) {
-  constexpr auto names = names_of(E{});
-  require_choice(flag, text, {names.begin(), names.end()});
+  require_choice(flag, text, all_names<E>());
   return *from_name<E>(text);
 }
 
@@ -50,10 +55,9 @@ std::string file_of_that_name(const std::string& word);
 /// The names that the option of an enum takes.
 template <Named E>
 std::vector<std::string> choices_of(const Setting& setting) {
-  std::vector<std::string> choices;
-  constexpr auto names = names_of(E{});
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (i != setting.names.without) choices.emplace_back(names[i]);
+  std::vector<std::string> choices = all_names<E>();
+  if (setting.names.without < choices.size()) {
+    choices.erase(choices.begin() + static_cast<std::ptrdiff_t>(setting.names.without));
   }
   return choices;
 }

@@ -17,11 +17,10 @@ namespace nearmetal {
 namespace {
 
 // "1:25,75": the second of two parts, with three quarters of the multiprocessors.
-GpuShare gpu_part_of(const std::string& text) {
-  const char* flag = "--gpu-part";
+GpuShare gpu_part_of(const std::string& flag, const std::string& text) {
   const size_t colon = text.find(':');
   if (colon == text.npos) {
-    throw std::invalid_argument("--gpu-part: '" + text + "' is no INDEX:PERCENT,PERCENT,...");
+    throw std::invalid_argument(flag + ": '" + text + "' is no INDEX:PERCENT,PERCENT,...");
   }
   GpuShare part;
   for (const std::string& percent : comma_separated(text.substr(colon + 1))) {
@@ -101,49 +100,37 @@ void add_quiet(Options& options, RunConfig& run, SettingGroup group) {
   options.toggle("--quiet", run.quiet, "print no remarks").group = to_string(group);
 }
 
-}  // namespace
-
+// The options of `run` that say what a rank must find.
 void add_expect_options(Options& options, Expected& expected) {
-  using Text = std::optional<std::string>;
-  const auto add = [&](const char* flag, const char* value, const char* help, Text& member,
-                       bool (*takes)(const std::string& text), const char* form) {
-    const auto set = [flag, takes, form, &member](const std::string& text) {
-      if (!takes(text)) throw std::invalid_argument(std::string(flag) + " takes " + form);
-      member = text;
+  // A text of this form.
+  const auto like = [](bool (*takes)(const std::string& text), const char* form) {
+    return [=](const std::string& flag, const std::string& text) {
+      if (!takes(text)) throw std::invalid_argument(flag + " takes " + form);
+      return text;
     };
-    options.value(flag, value, help, set).group = "Evidence and monitor";
   };
-  const auto takes_any = [](const std::string&) { return true; };
-  const auto takes_vgpu = [](const std::string& text) {
+  const auto is_vgpu_profile = [](const std::string& text) {
     return parse_vgpu_profile(text).has_value();
   };
-  add("--expect-gpu", "NAME", "refuse GPUs without this in their name", expected.gpu, takes_any,
-      "");
-  add("--expect-uuid", "UUID", "refuse GPUs and MIG devices of another UUID", expected.uuid,
-      takes_any, "");
-  add("--expect-mig", "PROFILE", "refuse all but MIG devices of this profile, such as 1g.18gb",
-      expected.mig, is_mig_profile, "a MIG profile such as 1g.18gb");
-  add("--expect-vgpu", "PROFILE", "refuse all but vGPUs of this profile, such as A100-40C",
-      expected.vgpu, takes_vgpu, "the profile of a vGPU, such as A100-40C or A100-3-20C");
-  const auto take_environment = [&expected](const std::string& text) {
-    expected.environment = parse_choice<MachineKind>("--expect-environment", text);
-  };
-  OptionSpec& environment =
-      options.value("--expect-environment", "KIND", "refuse machines that look like another kind",
-                    take_environment);
-  environment.group = "Evidence and monitor";
-  environment.words = [] {
-    constexpr auto kinds = names_of(MachineKind{});
-    return std::vector<std::string>{kinds.begin(), kinds.end()};
-  };
-  const auto take_link = [&expected](const std::string& text) {
-    expected.link = expected_link(text);
-  };
+  options.under(to_string(SettingGroup::evidence));
+  options.text("--expect-gpu", "NAME", expected.gpu, "refuse GPUs without this in their name");
+  options.text("--expect-uuid", "UUID", expected.uuid,
+               "refuse GPUs and MIG devices of another UUID");
+  options.value("--expect-mig", "PROFILE",
+                "refuse all but MIG devices of this profile, such as 1g.18gb", expected.mig,
+                like(is_mig_profile, "a MIG profile such as 1g.18gb"));
+  options.value("--expect-vgpu", "PROFILE",
+                "refuse all but vGPUs of this profile, such as A100-40C", expected.vgpu,
+                like(is_vgpu_profile, "the profile of a vGPU, such as A100-40C or A100-3-20C"));
   options
-      .value("--expect-link", "RATE[,CIDR]", "refuse networks of another rate, such as 10G",
-             take_link)
-      .group = "Evidence and monitor";
+      .value("--expect-environment", "KIND", "refuse machines that look like another kind",
+             expected.environment, parse_choice<MachineKind>)
+      .words = [] { return all_names<MachineKind>(); };
+  options.value("--expect-link", "RATE[,CIDR]", "refuse networks of another rate, such as 10G",
+                [&expected](const std::string& text) { expected.link = expected_link(text); });
 }
+
+}  // namespace
 
 ExpectedLink expected_link(const std::string& text) {
   ExpectedLink link{.text = text};
@@ -160,43 +147,38 @@ ExpectedLink expected_link(const std::string& text) {
 }
 
 void add_conducted_options(Options& options, RunRequest& request) {
-  options.toggle("--conducted", request.conducted, "").hidden = true;
-  options.value("--arm", "", "", [&](const std::string& text) { request.arm = text; }).hidden =
-      true;
-  options
-      .value("--grid-point", "", "",
-             [&](const std::string& text) { request.grid_point = grid_point_from_json(text); })
-      .hidden = true;
-  options.number("--sharers", "", request.sharing_jobs, {1, 1e6}, "").hidden = true;
-  options.toggle("--through-mps", request.through_mps, "").hidden = true;
-  options
-      .value("--gpu-part", "", "",
-             [&](const std::string& text) { request.gpu_share = gpu_part_of(text); })
-      .hidden = true;
+  options.under("");
+  options.toggle("--conducted", request.conducted, "");
+  options.text("--arm", "", request.arm, "");
+  options.value("--grid-point", "", "", [&request](const std::string& text) {
+    request.grid_point = grid_point_from_json(text);
+  });
+  options.number("--sharers", "", request.sharing_jobs, {1, 1e6}, "");
+  options.toggle("--through-mps", request.through_mps, "");
+  options.value("--gpu-part", "", "", request.gpu_share, gpu_part_of);
 }
 
 void add_run_options(Options& options, RunRequest& request) {
   add_settings(options, request, in_run);
   add_expect_options(options, request.expected);
-  options.toggle("--no-report", request.no_report, "write no report; print the table alone").group =
-      to_string(SettingGroup::files);
+  options.under(to_string(SettingGroup::files));
+  options.toggle("--no-report", request.no_report, "write no report; print the table alone");
   options.check([&request] {
     if (request.no_report && (request.is_given("output") || request.is_given("json"))) {
       throw std::invalid_argument("--no-report: leave --output and --json, which ask for one, out");
     }
   });
-  // Scripts of plan say it.
-  options.toggle("--emulated", request.emulated, "on emulated VMs, as a plan says").hidden = true;
   add_conducted_options(options, request);
+  options.toggle("--emulated", request.emulated, "on emulated VMs, as a plan says");
+}
+
+void add_workload_options(Options& options, RunRequest& request) {
+  add_settings(options, request, in_sweep);
 }
 
 void add_device_options(Options& options, RunRequest& request) {
   add_settings(options, request, in_stress);
   add_quiet(options, request.config, SettingGroup::place);
-}
-
-void add_workload_options(Options& options, RunRequest& request) {
-  add_settings(options, request, in_sweep);
 }
 
 void add_program_options(Options& options, RunRequest& request) {
@@ -207,23 +189,19 @@ void add_program_options(Options& options, RunRequest& request) {
 void add_export_options(Options& options, RunRequest& request) {
   RunConfig& run = request.config;
   add_settings(options, request, in_export);
-  const char* files = to_string(SettingGroup::files);
-  options.path("--output", "FILE", run.output, "file to write [nearmetal-MODEL.safetensors]")
-      .group = files;
-  options.toggle("--force", run.force, "replace an existing file").group = files;
+  options.under(to_string(SettingGroup::files));
+  options.path("--output", "FILE", run.output, "file to write [nearmetal-MODEL.safetensors]");
+  options.toggle("--force", run.force, "replace an existing file");
   add_quiet(options, run, SettingGroup::files);
-  options
-      .number("--steps", "N", run.steps, {1, 1000},
-              "train N steps on the first batch and write their results")
-      .group = to_string(SettingGroup::work);
-  options
-      .number("--gradient-steps", "N", request.gradient_steps, {0, 1000},
-              "write the gradients of the first N steps alone [all]")
-      .group = files;
-  options
-      .number("--last-scale", "X", request.last_scale, {0, 1},
-              "start the last scale of each block at X; 0.2 suits 16 bits")
-      .group = to_string(SettingGroup::optimizer);
+  options.under(to_string(SettingGroup::work));
+  options.number("--steps", "N", run.steps, {1, 1000},
+                 "train N steps on the first batch and write their results");
+  options.under(to_string(SettingGroup::files));
+  options.number("--gradient-steps", "N", request.gradient_steps, {0, 1000},
+                 "write the gradients of the first N steps alone [all]");
+  options.under(to_string(SettingGroup::optimizer));
+  options.number("--last-scale", "X", request.last_scale, {0, 1},
+                 "start the last scale of each block at X; 0.2 suits 16 bits");
 }
 
 }  // namespace nearmetal

@@ -64,10 +64,7 @@ void add_device_options(Options& options, RunRequest& request);
 /// The options of `run` that decide what is computed, and a file for it.
 void add_export_options(Options& options, RunRequest& request);
 
-/// The options of `run` that say what a rank must find.
-void add_expect_options(Options& options, Expected& expected);
-
-/// How a sweep speaks with a process that it starts; not shown.
+/// How a sweep speaks with a process that it starts; not shown, as are options added afterwards.
 void add_conducted_options(Options& options, RunRequest& request);
 
 }  // namespace nearmetal

@@ -11,7 +11,6 @@
 #include "reports/text/fit_table.h"
 
 namespace nearmetal {
-
 namespace {
 
 constexpr int usual_columns = 80;

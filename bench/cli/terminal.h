@@ -20,6 +20,10 @@ struct Terminal {
   void remark(const std::string& text) const {
     if (!quiet) err << printable(text) << std::endl;
   }
+  /// A line that is printed even where no remarks are.
+  void error(const std::string& text) const {
+    err << "nearmetal: " << printable(text) << std::endl;
+  }
   /// In place of the last one, cut to the width of the terminal, as a line that goes on on the next
   /// cannot be taken back. Nothing where no line can be written over.
   void show_progress(const std::string& text) const;

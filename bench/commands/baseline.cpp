@@ -1,13 +1,12 @@
-#include "bench/commands/baseline.h"
+#include "reports/compare/baseline.h"
 
 #include <cmath>
 #include <filesystem>
 #include <stdexcept>
 #include <utility>
 
-#include "bench/commands/compare_request.h"
+#include "bench/commands/compare.h"
 #include "bench/commands/program.h"
-#include "reports/compare/baseline.h"
 #include "reports/compare/read_runs.h"
 #include "reports/formats/baseline_json.h"
 #include "reports/text/text.h"
@@ -38,8 +37,7 @@ struct BaselineForm {
 };
 
 void add_name(Options& options, const char* help, BaselineForm& form) {
-  OptionSpec& name =
-      options.value("NAME", "", help, [&form](const std::string& text) { form.name = text; });
+  OptionSpec& name = options.text("NAME", "", form.name, help);
   name.required = name.baselines = true;
 }
 
@@ -57,20 +55,18 @@ void add_options_of_remove(Options& options, BaselineForm& form) {
   options.toggle("--all", form.all, "remove the whole baseline");
 }
 
-void add_json_option(Options& options, BaselineForm& form) {
-  options.toggle("--json", form.json, "print JSON (nearmetal schema baselines)");
-}
+constexpr const char* json_help = "print JSON (nearmetal schema baselines)";
 
 void add_options_of_list(Options& options, BaselineForm& form) {
   add_baselines_option(options, form.folder);
-  add_json_option(options, form);
+  options.toggle("--json", form.json, json_help);
 }
 
 void add_options_of_show(Options& options, BaselineForm& form) {
   add_baselines_option(options, form.folder);
   add_name(options, "name of the baseline, or a report or folder", form);
   add_rule_options(options, form.options);
-  add_json_option(options, form);
+  options.toggle("--json", form.json, json_help);
 }
 
 std::string mean_text(const BaselineSeries& series) {
@@ -196,29 +192,17 @@ ExitCode run_show(const BaselineForm& form, const Context& context) {
 
 }  // namespace
 
-void add_baselines_option(Options& options, std::string& folder) {
-  options.path("--baselines", "FOLDER", folder, "folder that holds the baselines [baselines]");
-}
-
 Command baseline_command() {
-  const auto refuse = [](const NoForm&, const Context&) -> ExitCode {
-    throw std::invalid_argument(
-        "baseline takes add, remove, list or show (nearmetal baseline --help)");
-  };
-  Command command = make_command<NoForm>(
-      "baseline", "Keep runs as a named baseline", baseline_examples, [](Options&, NoForm&) {},
-      refuse);
-  command.commands = {
-      make_command("add", "Add the runs of reports", baseline_examples, add_options_of_add,
-                   run_add),
-      make_command("remove", "Remove the runs of reports, or all", baseline_examples,
-                   add_options_of_remove, run_remove),
-      make_command("list", "List all baselines and their runs", baseline_examples,
-                   add_options_of_list, run_list),
-      make_command("show", "Show one baseline, and which drops it can detect", baseline_examples,
-                   add_options_of_show, run_show),
-  };
-  return command;
+  return make_group("baseline", "Keep runs as a named baseline", baseline_examples,
+                    "add, remove, list or show",
+                    {make_command("add", "Add the runs of reports", baseline_examples,
+                                  add_options_of_add, run_add),
+                     make_command("remove", "Remove the runs of reports, or all", baseline_examples,
+                                  add_options_of_remove, run_remove),
+                     make_command("list", "List all baselines and their runs", baseline_examples,
+                                  add_options_of_list, run_list),
+                     make_command("show", "Show one baseline, and which drops it can detect",
+                                  baseline_examples, add_options_of_show, run_show)});
 }
 
 }  // namespace nearmetal

@@ -1,13 +1,58 @@
-// `nearmetal compare`: two sets of runs.
+// `nearmetal compare`, and what the commands that judge runs have in common: compare, gate, rerun.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "bench/cli/command.h"
-#include "bench/commands/compare_request.h"
+#include "bench/cli/command_line.h"
+#include "models/errors.h"
+#include "reports/compare/compare.h"
+#include "reports/compare/gate.h"
 
 namespace nearmetal {
+
+struct CompareRequest {
+  std::vector<std::string> base;  // FILE, FILE#ARM or FOLDER; of gate also the name of a baseline
+  std::vector<std::string> next;
+  CompareOptions options;
+  bool json = false;
+  bool markdown = false;
+  std::optional<std::string> html;   // files, besides what is printed
+  std::optional<std::string> junit;  // of gate
+  bool charts = true;                // of HTML
+  bool force = false;
+};
+
+/// The metrics and the fields that the options below take, for the help.
+std::string names_to_choose_from();
+/// Margin, alpha, metrics, and which fields may differ.
+void add_rule_options(Options& options, CompareOptions& compare);
+/// Where all baselines are, for commands that take the name of one.
+void add_baselines_option(Options& options, std::string& folder);
+/// The options for the form of the answer.
+void add_form_options(Options& options, CompareRequest& request);
+/// Names files of folders that were left out.
+void remark_foreign(const RunSet& set, const Terminal& terminal);
+/// Throws std::invalid_argument where a file to be written is one of these, which are read.
+void require_no_input(const CompareRequest& request, const std::vector<std::string>& places);
+/// Pages besides what is printed.
+void add_page_options(Options& options, CompareRequest& request);
+
+/// An answer.
+struct CompareAnswer {
+  const RunSet& base;
+  const RunSet& next;
+  const Comparison& comparison;
+  std::optional<GateResult> gate{};
+  bool sequential = false;  // the gate might take runs
+};
+
+/// Prints it and writes the files that are asked for; the verdict is the last line, in JSON a
+/// field. Without a gate: ok whatever the verdict; not_comparable where runs differ in what must
+/// agree, or no row is on both sides; invalid_report where no row has complete runs on both sides.
+ExitCode publish(const CompareAnswer& judged, const CompareRequest& request,
+                 const Terminal& terminal);
 
 struct CompareForm {
   CompareRequest request;

@@ -7,7 +7,7 @@
 
 #include "bench/cli/exit_status.h"
 #include "bench/cli/parse_value.h"
-#include "bench/commands/baseline.h"
+#include "bench/commands/compare.h"
 #include "bench/commands/program.h"
 #include "reports/compare/baseline.h"
 #include "reports/compare/read_runs.h"
@@ -32,12 +32,12 @@ void take_places(CompareRequest& request, const std::vector<std::string>& places
   }
 }
 
-std::string checked_date(const std::string& text) {
+std::string checked_date(const std::string& flag, const std::string& text) {
   constexpr size_t digits = 10;
   tm date{};
   const char* end = strptime(text.c_str(), "%Y-%m-%d", &date);
   if (end == text.c_str() + digits && text.size() == digits) return text;
-  throw std::invalid_argument("--since takes a date such as 2026-01-31, not '" + text + "'");
+  throw std::invalid_argument(flag + " takes a date such as 2026-01-31, not '" + text + "'");
 }
 
 Baseline read_base(const GateForm& form, const RunSet& next, const Terminal& terminal) {
@@ -96,23 +96,18 @@ void add_gate_options(Options& options, GateForm& form) {
   places.required = places.baselines = true;
   add_rule_options(options, request.options);
   options.value("--fail-on", "regression|not-equivalent|any",
-                "shown worse; not shown to be as good; any change [regression]",
-                [&form](const std::string& text) {
-                  form.gate.fail_on = parse_choice<FailOn>("--fail-on", text);
-                });
+                "shown worse; not shown to be as good; any change [regression]", form.gate.fail_on,
+                parse_choice<FailOn>);
   options.number("--min-runs", "N", form.gate.minimum_runs, {2, 1000},
                  "minimum number of runs per side");
   options.toggle("--require-clean", form.gate.require_clean,
                  "exit 4 unless each run's monitor shows it undisturbed");
-  options.value(
-      "--max-detectable", "SHARE", "exit 3 if only larger drops would be found, with 80 % chance",
-      [&form](const std::string& text) {
-        form.gate.largest_detectable_drop = parse_share("--max-detectable", text, {0, 1, true});
-      });
+  options.share("--max-detectable", form.gate.largest_detectable_drop, {0, 1, true},
+                "exit 3 if only larger drops would be found, with 80 % chance");
   options.number("--window", "N", form.window.recent_runs, {2, 100000},
                  "number of the baseline's latest runs that count");
   options.value("--since", "DATE", "first day of the baseline that counts: 2026-01-31 [all]",
-                [&form](const std::string& text) { form.window.since = checked_date(text); });
+                form.window.since, checked_date);
   options.number("--rerun", "MAX", form.reruns, {0, 1000},
                  "while inconclusive, repeat NEW at most this many times");
   add_repeat_options(options, form.repeat);

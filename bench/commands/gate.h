@@ -4,9 +4,9 @@
 #include <optional>
 #include <string>
 
-#include "bench/cli/command.h"
-#include "bench/commands/compare_request.h"
-#include "bench/commands/repeat_run.h"
+#include "bench/cli/command_line.h"
+#include "bench/commands/compare.h"
+#include "bench/commands/rerun.h"
 
 namespace nearmetal {
 

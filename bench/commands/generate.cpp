@@ -1,10 +1,12 @@
+#include <algorithm>
 #include <initializer_list>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "bench/cli/build_info.h"
-#include "bench/cli/command_line.h"
 #include "bench/cli/exit_status.h"
-#include "bench/commands/option_reference.h"
+#include "bench/commands/completion.h"
 #include "bench/commands/program.h"
 #include "bench/tf_cnn_benchmarks/flags.h"
 
@@ -113,6 +115,74 @@ void print_manual(std::ostream& out, const Command& program) {
   print_surroundings(out);
 }
 
+// Text as it is, within a cell of a table.
+std::string cell(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '|' || c == '<' || c == '*') result += '\\';
+    result += c == '\n' ? ' ' : c;
+  }
+  return result;
+}
+
+// A bar in code ends the cell all the same, unless it is escaped.
+std::string code(const std::string& text) {
+  std::string result = "`";
+  for (const char c : text) {
+    if (c == '|') result += '\\';
+    result += c;
+  }
+  return result + "`";
+}
+
+std::string spelling(const OptionSpec& option) {
+  std::string names;
+  for (const std::string& flag : flags_of(option)) names += (names.empty() ? "" : ", ") + flag;
+  const std::string value = value_of(option);
+  if (!value.empty()) names += (names.empty() ? "" : " ") + value;
+  return code(names);
+}
+
+// The tables by heading, in the order in which these appear. Every command has --help.
+std::vector<std::pair<std::string, std::string>> tables_of(const Command& command) {
+  std::vector<std::pair<std::string, std::string>> tables;
+  for (const OptionSpec& option : options_of(command)) {
+    if (option.name == "-h,--help") continue;
+    const std::string heading = is_argument(option) ? "Arguments" : option.group;
+    auto table = std::ranges::find(tables, heading, &std::pair<std::string, std::string>::first);
+    if (table == tables.end()) table = tables.insert(tables.end(), {heading, ""});
+    table->second += "| " + spelling(option) + " | " + cell(option.help) + " |\n";
+  }
+  return tables;
+}
+
+void print_option_tables(std::ostream& out, const Command& command) {
+  for (const auto& [heading, rows] : tables_of(command)) {
+    out << "\n| " << heading << " | |\n| --- | --- |\n" << rows;
+  }
+}
+
+// The help has them behind a line that names them.
+void print_code_block(std::ostream& out, const Command& command) {
+  const size_t first = command.examples.find_first_not_of('\n');
+  if (first == std::string::npos) return;
+  out << "\n```text\n" << command.examples.substr(first) << "\n```\n";
+}
+
+void print_section(std::ostream& out, const std::string& name, const Command& command) {
+  out << "\n## " << name << "\n\n" << command.help << ".\n";
+  print_option_tables(out, command);
+  print_code_block(out, command);
+  for (const Command& inner : command.commands) print_section(out, name + " " + inner.name, inner);
+}
+
+// A heading, the options in tables by group, and the examples of each command.
+void print_option_reference(std::ostream& out, const Command& program) {
+  out << "# Options\n\nWhat `nearmetal COMMAND --help` prints, for every command; this page is the "
+         "output of `nearmetal\ngenerate markdown`. Values in brackets are the defaults.\n";
+  for (const Command& command : program.commands) print_section(out, command.name, command);
+}
+
 constexpr const char* generate_examples = R"(
 Examples:
   source <(nearmetal generate bash)                    completion in this shell, and in later ones:
@@ -138,23 +208,18 @@ constexpr Generated generated[] = {
     {"tf_cnn_benchmarks", [](std::ostream& out, const Command&) { print_tf_flags(out); }},
 };
 
-struct GenerateForm {
-  const Generated* form = nullptr;
-};
-
-void add_generate_options(Options& options, GenerateForm& form) {
-  const std::vector<std::string> names = row_names(generated);
+void add_generate_options(Options& options, const Generated*& form) {
   const auto take = [&form](const std::string& text) {
-    form.form = &find_row(generated, "generate", text);
+    form = &find_row(generated, "generate", text);
   };
   options
-      .value("FORM", joined(names, "|"),
+      .value("FORM", joined(row_names(generated), "|"),
              "shell completion, manual page, page of options, table of flags", take)
       .required = true;
 }
 
-ExitCode run_generate(const GenerateForm& form, const Context& context) {
-  form.form->print(context.terminal.out, program());
+ExitCode run_generate(const Generated* const& form, const Context& context) {
+  form->print(context.terminal.out, program());
   return ExitCode::ok;
 }
 

@@ -1,9 +1,6 @@
-#include <stdexcept>
-
 #include "bench/cli/build_info.h"
 #include "bench/cli/destination.h"
 #include "bench/commands/program.h"
-#include "reports/files/atomic_file.h"
 #include "reports/imports/published_report.h"
 #include "reports/json/json.h"
 #include "reports/text/text.h"
@@ -26,43 +23,33 @@ truncated file ends with exit 5 and the number of the line. docs/imported.md say
 
 struct ImportForm {
   ImportOptions options;
-  std::string side;
-  std::optional<std::string> output;
-  bool force = false;
+  OutputFile output;
 };
-
-void add_common_options(Options& options, ImportForm& form) {
-  options.paths("FILE", "FILE...", form.options.files, "Published files; - is stdin").required =
-      true;
-  options.value("--source", "TEXT", "URL where they were published",
-                [&form](const std::string& text) { form.options.origin = text; });
-  options.value("--arm", "NAME", "name of one arm for all results [from the files]",
-                [&form](const std::string& text) { form.options.arm = text; });
-  options.path("--output", "FILE", form.output, "file to write; - is stdout [-]");
-  options.toggle("--force", form.force, "replace an existing file");
-}
 
 template <ImportFormat format>
 void add_import_options(Options& options, ImportForm& form) {
   form.options.format = format;
   if constexpr (format == ImportFormat::pairs) {
     options
-        .value("--side", "bare-metal|vm", "side of the pairs to read",
-               [&form](const std::string& text) {
-                 form.options.side = parse_choice<PublishedSide>("--side", text);
-               })
+        .value("--side", "bare-metal|vm", "side of the pairs to read", form.options.side,
+               parse_choice<PublishedSide>)
         .required = true;
   }
-  add_common_options(options, form);
+  options.paths("FILE", "FILE...", form.options.files, "Published files; - is stdin").required =
+      true;
+  options.text("--source", "TEXT", form.options.origin, "URL where they were published");
+  options.text("--arm", "NAME", form.options.arm,
+               "name of one arm for all results [from the files]");
+  add_output_options(options, form.output);
 }
 
 ExitCode run_import(const ImportForm& form, const Context& context) {
-  if (form.output) require_no_input(*form.output, form.options.files);
+  require_no_input(form.output, form.options.files);
   Report report = published_report(form.options);
   report.tool = build_info();
   report.invocation.argv = context.argv;
   report.invocation.started_at = time_stamp();
-  write_output(to_json(report), form.output, form.force, context.terminal);
+  write_output(form.output, context.terminal, [&](std::ostream& out) { out << to_json(report); });
   return ExitCode::ok;
 }
 
@@ -75,20 +62,13 @@ Command import_of(const char* help) {
 }  // namespace
 
 Command import_command() {
-  const auto refuse = [](const NoForm&, const Context&) -> ExitCode {
-    throw std::invalid_argument(
-        "import takes mlperf, tf_cnn_benchmarks, nccl-tests or pairs (nearmetal import --help)");
-  };
-  Command command = make_command<NoForm>(
-      "import", "Read published logs of other programs", import_examples, [](Options&, NoForm&) {},
-      refuse);
-  command.commands = {
-      import_of<ImportFormat::mlperf>("Read logs of MLPerf Training: lines of :::MLLOG"),
-      import_of<ImportFormat::tf_cnn_benchmarks>("Read the output of tf_cnn_benchmarks"),
-      import_of<ImportFormat::nccl_tests>("Read tables of nccl-tests"),
-      import_of<ImportFormat::pairs>("Read a JSON table of runs on bare metal and in VMs"),
-  };
-  return command;
+  return make_group(
+      "import", "Read published logs of other programs", import_examples,
+      "mlperf, tf_cnn_benchmarks, nccl-tests or pairs",
+      {import_of<ImportFormat::mlperf>("Read logs of MLPerf Training: lines of :::MLLOG"),
+       import_of<ImportFormat::tf_cnn_benchmarks>("Read the output of tf_cnn_benchmarks"),
+       import_of<ImportFormat::nccl_tests>("Read tables of nccl-tests"),
+       import_of<ImportFormat::pairs>("Read a JSON table of runs on bare metal and in VMs")});
 }
 
 }  // namespace nearmetal

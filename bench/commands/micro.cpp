@@ -37,8 +37,7 @@ struct MicroForm {
 };
 
 void add_micro_options(Options& options, MicroForm& form) {
-  options.values("PROBE", "", "regular expressions of names [all but step/]",
-                 [&form](const std::vector<std::string>& texts) { form.patterns = texts; });
+  options.values("PROBE", "", "regular expressions of names [all but step/]", form.patterns);
   add_program_options(options, form.request);
   options.number("--repetitions", "N", form.repetitions, {1, 1000}, "repetitions of each probe");
   options.number("--seconds", "S", form.seconds, {0.001, 3600},
@@ -138,9 +137,7 @@ ExitCode time_on_rank(const MicroForm& form, const Context& context, World& worl
                            : form.json      ? TimingForm::json
                                             : TimingForm::table;
   const auto failures = time_probes(probes, options, shown, terminal.out);
-  for (const std::string& failure : failures) {
-    terminal.err << "nearmetal: " << printable(failure) << std::endl;
-  }
+  for (const std::string& failure : failures) terminal.error(failure);
   return failures.empty() ? ExitCode::ok : ExitCode::run_failed;
 }
 

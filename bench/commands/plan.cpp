@@ -1,15 +1,18 @@
-#include <sstream>
+#include "bench/commands/plan.h"
+
+#include <algorithm>
 #include <stdexcept>
 
 #include "bench/cli/destination.h"
-#include "bench/commands/layout_options.h"
+#include "bench/cli/parse_value.h"
 #include "bench/commands/program.h"
+#include "bench/sweep/grid.h"
+#include "bench/sweep/shipped_layouts.h"
 #include "comm/launch/launch_plan_json.h"
 #include "comm/launch/launch_plan_text.h"
 #include "comm/launch/mpi_job_yaml.h"
+#include "comm/layout/layout.h"
 #include "comm/layout/peer_rules.h"
-#include "reports/files/atomic_file.h"
-#include "reports/text/fit_table.h"
 #include "reports/text/pattern.h"
 #include "reports/text/text_table.h"
 
@@ -28,6 +31,17 @@ Examples:
 
 Nothing is started. A script writes a report for each job; jobs at once start at about the same
 time. Hosts need the program under one path, Open MPI 4.1 or 5, and ssh between all of them.)";
+
+std::vector<NeighbourLoad> distinct_loads(const std::string& flag, const std::string& text) {
+  std::vector<NeighbourLoad> loads;
+  for (const std::string& load : comma_separated(text)) {
+    loads.push_back(parse_choice<NeighbourLoad>(flag, load));
+    if (std::ranges::count(loads, loads.back()) > 1) {
+      throw std::invalid_argument(flag + " " + text + " names one twice");
+    }
+  }
+  return loads;
+}
 
 struct PlanFormat {
   const char* name;
@@ -60,8 +74,7 @@ struct PlanForm {
   PlanRequest request;
   const PlanFormat* format = &plan_formats[0];
   MpiJobPods pods;
-  std::optional<std::string> output;
-  bool force = false;
+  OutputFile output;
 };
 
 // The text, where all of it is as the pattern says.
@@ -72,8 +85,8 @@ std::string matching(const std::string& flag, const std::string& text, const cha
                               printable(text) + "'");
 }
 
-MpiJobPods::Devices devices_of(const std::string& text) {
-  matching("--rdma", text, R"([a-z0-9.-]+/[A-Za-z0-9_.-]+(=[1-9][0-9]{0,3})?)",
+MpiJobPods::Devices devices_of(const std::string& flag, const std::string& text) {
+  matching(flag, text, R"([a-z0-9.-]+/[A-Za-z0-9_.-]+(=[1-9][0-9]{0,3})?)",
            "rdma/hca_shared_devices_a or nvidia.com/rdma=4");
   const size_t end = std::min(text.find('='), text.size());
   MpiJobPods::Devices devices{text.substr(0, end)};
@@ -82,36 +95,33 @@ MpiJobPods::Devices devices_of(const std::string& text) {
 }
 
 // "registry.example:5000/nearmetal:1", with a digest or without.
-std::string image_of(const std::string& text) {
+std::string image_of(const std::string& flag, const std::string& text) {
   constexpr const char* registry = "([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?/)?";
   constexpr const char* part = "[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*";
   constexpr const char* version = "(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?";
   constexpr size_t longest = 500;
   const std::string pattern = std::string(registry) + part + "(/" + part + ")*" + version;
-  return matching("--image", text.size() > longest ? "" : text, pattern.c_str(),
+  return matching(flag, text.size() > longest ? "" : text, pattern.c_str(),
                   "registry.example/nearmetal:1");
 }
 
 void add_pod_options(Options& options, MpiJobPods& pods) {
-  options.value("--image", "NAME", "container image, for mpijob",
-                [&](const std::string& text) { pods.image = image_of(text); });
+  // A value that is as the pattern says.
+  const auto like = [](const char* pattern, const char* such_as) {
+    return [=](const std::string& flag, const std::string& text) {
+      return matching(flag, text, pattern, such_as);
+    };
+  };
+  options.value("--image", "NAME", "container image, for mpijob", pods.image, image_of);
   options.value("--job-name", "NAME", with_default("name of the job, for mpijob", pods.job_name),
-                [&](const std::string& text) {
-                  pods.job_name = matching("--job-name", text, "[a-z]([a-z0-9-]{0,48}[a-z0-9])?",
-                                           "nearmetal-2");
-                });
-  options.value("--rdma", "RESOURCE[=N]", "RDMA devices of each worker, for mpijob",
-                [&](const std::string& text) { pods.rdma = devices_of(text); });
+                pods.job_name, like("[a-z]([a-z0-9-]{0,48}[a-z0-9])?", "nearmetal-2"));
+  options.value("--rdma", "RESOURCE[=N]", "RDMA devices of each worker, for mpijob", pods.rdma,
+                devices_of);
   options.number("--cpus", "N", pods.cpus, {1, 1e4}, "CPUs that each worker requests, for mpijob");
   options.value("--memory", "QUANTITY", "memory of each worker, such as 64Gi, for mpijob",
-                [&](const std::string& text) {
-                  pods.memory = matching("--memory", text, "[1-9][0-9]{0,6}[MGT]i?", "64Gi");
-                });
+                pods.memory, like("[1-9][0-9]{0,6}[MGT]i?", "64Gi"));
   options.value("--volume-claim", "NAME", "claim of the volume for reports, for mpijob",
-                [&](const std::string& text) {
-                  pods.volume_claim = matching("--volume-claim", text,
-                                               "[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", "reports");
-                });
+                pods.volume_claim, like("[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", "reports"));
 }
 
 void require_pods(const MpiJobPods& pods, bool mpi_job) {
@@ -129,8 +139,7 @@ void add_plan_options(Options& options, PlanForm& form) {
   add_layout_options(options, form.request);
   options.row("--format", form.format, plan_formats, "form of the plan");
   add_pod_options(options, form.pods);
-  options.path("--output", "FILE", form.output, "file to write; - is stdout [-]");
-  options.toggle("--force", form.force, "replace an existing file");
+  add_output_options(options, form.output);
   add_workload_options(options, form.request.workload);
 }
 
@@ -140,11 +149,9 @@ ExitCode run_plan(const PlanForm& form, const Context& context) {
   request.job_name = form.pods.job_name;
   require_pods(form.pods, request.starter == Starter::mpi_job);
   const LaunchPlan plan = make_launch_plan(request);
-  std::ostringstream text;
-  if (form.output.value_or("-") == "-") take_column_limit(text, context.terminal.out);
-  form.format->print(text, plan, form.pods);
-  if (form.output) require_no_input(*form.output, files_of(plan, request));
-  write_output(text.str(), form.output, form.force, context.terminal);
+  require_no_input(form.output, files_of(plan, request));
+  write_output(form.output, context.terminal,
+               [&](std::ostream& out) { form.format->print(out, plan, form.pods); });
   for (const Finding& found : peer_findings(plan.placements, plan.file.hosts)) {
     context.terminal.remark(std::string("nearmetal: ") + to_string(found.severity) + ": " +
                             found.seen + "; " + found.why + "; " + found.fix);
@@ -153,6 +160,61 @@ ExitCode run_plan(const PlanForm& form, const Context& context) {
 }
 
 }  // namespace
+
+const char* const short_form_text = R"(
+Layouts in short: nodes x VMs per node x GPUs per VM, K*(...) for K such jobs at once, + for others:
+  1x1x2 is one job on two GPUs, 2*(1x1x1) are two on one each. Without any: 1, 2, 4, ... all GPUs.
+  Several VMs on one node are emulated (kind emulated): parts of the host without P2P or shared
+  memory between them. Real VMs are hosts; a layout file can say which share a node.
+  A layout file or hostfile is a path with a / or a suffix: plain is no file, ./plain is one.
+
+Each rank reads and writes the files of --plans, --plan-cache and --host-facts itself, so that each
+host needs them under the same path. --plans is also read here: a layout takes the plans of the arm
+that did the same work, or, if several did, of the one with its name. --plans is refused (exit 2)
+if no arm did that work, if --batch has no number, and if the jobs of a layout have shares of
+different sizes, as plans hold for one size.
+)";
+
+std::string plain_text(const std::string& flag, const std::string& text) {
+  if (is_plain_text(text)) return text;
+  throw std::invalid_argument(flag + " does not take '" + text + "'");
+}
+
+void add_layout_options(Options& options, PlanRequest& request) {
+  options
+      .paths("LAYOUT", "LAYOUT...", request.layouts,
+             "layout file, name of a shipped one, or layouts in short")
+      .words = shipped_layouts;
+  options.value("--hosts", "LIST|FILE",
+                "NAME:GPUS,..., hostfile of mpirun, or COUNT*GPUS [this one]", request.hosts,
+                plain_text);
+  options
+      .value("--device", "", "",
+             [](const std::string&) {
+               throw std::invalid_argument(
+                   "--device: a layout's hosts decide; --hosts localhost:0 trains on the CPUs");
+             })
+      .group.clear();
+  options.number("--fractions", "JOBS", request.fractions, {2, 64},
+                 "jobs that share one GPU, in every way [batch on GPUs: 64]");
+  options.repeated("--grid", "NAME=VALUE,...",
+                   "run each layout with each value; repeated: each combination",
+                   [&](const std::vector<std::string>& texts) {
+                     for (const std::string& text : texts) {
+                       request.grid.push_back(grid_axis_from(text));
+                     }
+                   });
+  options.value("--batches", "N,N,...", "the same as --grid batch=N,N,...",
+                [&](const std::string& text) {
+                  request.grid.push_back({"batch", comma_separated(text), "--batches"});
+                });
+  options.value("--neighbours", "LOAD,LOAD,...",
+                "train in one job only; the others copy, compute or use pcie", request.neighbours,
+                distinct_loads);
+  options.number("--repeats", "N", request.repeats, {1, 1000}, "fresh starts of each layout [5]");
+  options.value("--job-limit", "TIME", "time after which a job counts as failed: 2h [30m]",
+                request.job_seconds, parse_duration);
+}
 
 Command plan_command() {
   return make_command("plan", "Print what a sweep over layouts would start",

@@ -1,7 +1,7 @@
 // The program as a command, and the commands that are rows of its list.
 #pragma once
 
-#include "bench/cli/command.h"
+#include "bench/cli/command_line.h"
 
 namespace nearmetal {
 
@@ -37,9 +37,6 @@ Command sweep_command();
 Command tf_cnn_benchmarks_command();
 Command validate_command();
 Command version_command();
-
-/// Prints `nearmetal COMMAND --help`; without a command `nearmetal --help`.
-ExitCode print_help(const std::vector<std::string>& command, const Context& context);
 
 /// Versions, commit, and each backend with its libraries or why it does not work here.
 ExitCode print_version(const Terminal& terminal);

@@ -1,8 +1,7 @@
 #include <filesystem>
-#include <sstream>
 
 #include "bench/cli/destination.h"
-#include "bench/commands/compare_request.h"
+#include "bench/commands/compare.h"
 #include "bench/commands/html_output.h"
 #include "bench/commands/program.h"
 #include "bench/tf_cnn_benchmarks/print.h"
@@ -12,7 +11,6 @@
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/charts/charts.h"
 #include "reports/formats/report_text.h"
-#include "reports/text/fit_table.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -73,8 +71,7 @@ constexpr ReportFormat report_formats[] = {
 struct ReportForm {
   std::vector<std::string> places;
   const ReportFormat* format = nullptr;  // none: as the place that it is written to
-  std::optional<std::string> output;
-  bool force = false;
+  OutputFile output;
   bool charts = true;                    // of HTML
   std::optional<std::string> plot_data;  // folder for data and scripts of the charts
 };
@@ -83,17 +80,14 @@ void add_report_options(Options& options, ReportForm& form) {
   options
       .paths("FILE", "FILE...", form.places, "Reports, FILE#ARM, folders; NAME=FILE... is a group")
       .required = true;
-  options.value("--format", joined(row_names(report_formats), "|"),
-                "form of output [text on a terminal, else markdown]",
-                [&form](const std::string& text) {
-                  form.format = &find_row(report_formats, "--format", text);
-                });
-  options.path("--output", "FILE", form.output, "file to write; - is stdout [-]");
+  options.row("--format", form.format, report_formats,
+              "form of output [text on a terminal, else markdown]");
+  options.path("--output", "FILE", form.output.path, "file to write; - is stdout [-]");
   options.toggle("--no-charts", "leave the charts out of the page; gnuplot draws them",
                  [&form] { form.charts = false; });
   options.path("--plot-data", "FOLDER", form.plot_data,
                "folder for data and script of every chart: NAME.csv, NAME.gp");
-  options.toggle("--force", form.force, "replace an existing file");
+  options.toggle("--force", form.output.replace, "replace an existing file");
 }
 
 // Writes NAME.csv and NAME.gp of each chart that has something to show.
@@ -109,13 +103,13 @@ void write_plot_data(const std::filesystem::path& folder, const GroupedRuns& run
 }
 
 ExitCode run_report(const ReportForm& form, const Context& context) {
-  const bool on_terminal = context.terminal.is_read && form.output.value_or("-") == "-";
+  const bool on_terminal = context.terminal.is_read && form.output.is_stdout();
   const ReportFormat& format =
       form.format != nullptr ? *form.format
                              : find_row(report_formats, "", on_terminal ? "text" : "markdown");
   const GroupedPlaces places = grouped_places(form.places);
   for (const auto& [name, of_group] : places) {
-    if (form.output) require_no_input(*form.output, files_of(of_group));
+    require_no_input(form.output, files_of(of_group));
   }
   const GroupedRuns runs = read_groups(places, format.with_steps || form.plot_data);
   remark_foreign(runs.all, context.terminal);
@@ -124,11 +118,9 @@ ExitCode run_report(const ReportForm& form, const Context& context) {
     require_none_imported(
         runs.all, std::string("--format ") + format.name + " takes only runs of nearmetal itself");
   }
-  if (form.plot_data) write_plot_data(*form.plot_data, runs, form.force);
-  std::ostringstream text;
-  if (form.output.value_or("-") == "-") take_column_limit(text, context.terminal.out);
-  format.print(text, runs, form.charts);
-  write_output(text.str(), form.output, form.force, context.terminal);
+  if (form.plot_data) write_plot_data(*form.plot_data, runs, form.output.replace);
+  write_output(form.output, context.terminal,
+               [&](std::ostream& out) { format.print(out, runs, form.charts); });
   return ExitCode::ok;
 }
 

@@ -1,14 +1,118 @@
+#include "bench/commands/rerun.h"
+
+#include <algorithm>
+#include <filesystem>
 #include <iterator>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
+#include "bench/cli/build_info.h"
 #include "bench/cli/exit_status.h"
 #include "bench/cli/parse_value.h"
-#include "bench/commands/compare_request.h"
+#include "bench/commands/compare.h"
+#include "bench/commands/plan.h"
 #include "bench/commands/program.h"
-#include "bench/commands/repeat_run.h"
+#include "bench/environment/leave_out_host_info.h"
+#include "bench/sweep/repeated_layout.h"
+#include "bench/sweep/run_layout.h"
+#include "bench/sweep/sweep_report.h"
+#include "models/errors.h"
+#include "models/load_module.h"
+#include "reports/files/atomic_file.h"
+#include "reports/json/json.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
+
+namespace fs = std::filesystem;
+
+// The first name that is free. What takes the source by its beginning, as new*.json does, must not
+// take its repeats, too.
+std::string name_of_repeat(const std::string& source) {
+  std::string stem = fs::path(source).filename().string();
+  for (const std::string ending : {".json", ".report"}) {
+    if (stem.ends_with(ending)) stem.resize(stem.size() - ending.size());
+  }
+  for (int number = 1;; ++number) {
+    std::string name = "./rerun-" + std::to_string(number) + "-of-" + stem + ".report.json";
+    if (!fs::exists(name)) return name;
+  }
+}
+
+// The processes of a repeat read it again.
+void require_file(const std::string& place, const std::string& file) {
+  std::error_code ignored;
+  if (file != "-" && (!fs::exists(file, ignored) || fs::is_regular_file(file, ignored))) return;
+  throw std::invalid_argument(place +
+                              " cannot be repeated: a report to be repeated must be a file");
+}
+
+std::string names_of(const std::vector<Arm>& arms) {
+  std::vector<std::string> names;
+  for (const Arm& arm : arms) names.push_back(arm.name);
+  return joined(names);
+}
+
+void require_repeatable(const Report& report, const std::string& source) {
+  const std::string beginning = source + " cannot be repeated: ";
+  if (report.arms.size() != 1) {
+    throw std::invalid_argument(
+        beginning + "it holds " + counted(std::ssize(report.arms), "arm") +
+        ", and one is repeated at a time; name it as FILE#ARM: " + names_of(report.arms));
+  }
+  if (report.kind == Kind::imported) {
+    throw NotComparable(beginning + "it holds imported results, which others published");
+  }
+  if (std::ranges::none_of(report.arms[0].runs,
+                           [](const Run& run) { return run.status == Status::complete; })) {
+    throw InvalidReport(beginning + "it holds no complete run to compare new ones with");
+  }
+}
+
+// A report comes from anywhere: it has a say in what is started only by the hashes of what ran.
+std::optional<std::string> program_for(const Arm& arm, const std::optional<std::string>& named) {
+  if (arm.executable) return named.value_or(program_path().string());
+  if (!named) return std::nullopt;
+  throw std::invalid_argument(
+      "no build is recorded that --program could be compared with; without it, this one runs");
+}
+
+void require_same_executable(const Repeatable& repeated, bool named) {
+  if (repeated.plan.executables.empty()) return;
+  const Executable& then = *repeated.report.arms[0].executable;
+  Executable now = repeated.plan.executables.at(0);
+  const std::string path = std::exchange(now.path, then.path);
+  if (now == then) return;
+  throw std::invalid_argument(
+      repeated.place + " cannot be repeated: " +
+      (named ? path + " is another build than the one that ran, '" + then.path + "'"
+             : "another build than this one ran, '" + then.path +
+                   "'; name a file that holds it: --program FILE"));
+}
+
+Report report_of_repeat(const Repeatable& repeated, const LaunchOutcome& outcome,
+                        const Context& context) {
+  Report report = report_of_launch(repeated.plan, 0, outcome);
+  if (report.tool.version.empty()) report.tool = build_info();
+  report.invocation.argv = context.argv;
+  // Who left names out then wants none in what repeats it.
+  const RunConfig& then = config_of(repeated.report, repeated.report.arms[0]);
+  if (then.no_host_info) leave_out_host_info(report);
+  return report;
+}
+
+// Never with the code of the run itself: that of a gate says what was compared.
+void require_complete(const Report& report, const LaunchOutcome& outcome, const std::string& where,
+                      int stop) {
+  if (stop != 0 && report.status != Status::complete) {
+    throw JobFailure("the repeat was stopped" + where, exit_code_of_signal(stop), false);
+  }
+  if (!outcome.failure.empty()) {
+    throw JobFailure("the repeat failed: " + outcome.failure + where, ExitCode::run_failed, false);
+  }
+}
 
 constexpr const char* rerun_examples = R"(
 Example:
@@ -61,6 +165,58 @@ ExitCode run_rerun(const RerunForm& form, const Context& context) {
 }
 
 }  // namespace
+
+void add_repeat_options(Options& options, RepeatOptions& repeat) {
+  options.path("--hosts", "LIST|FILE", repeat.hosts,
+               "hosts to use: NAME:GPUS,..., or a hostfile of mpirun [this one]");
+  const auto absolute = [](const std::string& flag, const std::string& text) {
+    return plain_text(flag, fs::absolute(checked_path(flag, text)).lexically_normal().string());
+  };
+  options.value("--program", "FILE", "build to start, if it is the one that ran [this one]",
+                repeat.program, absolute);
+}
+
+Repeatable repeatable(const std::string& place, const RepeatOptions& repeat) {
+  if (fs::is_directory(place)) {
+    throw std::invalid_argument("--rerun repeats a report: name one instead of the folder " +
+                                place);
+  }
+  const auto [file, arm] = report_place(place);
+  require_file(place, file);
+  Repeatable found{place, read_report(file), {}};
+  if (!arm.empty()) keep_only_arm(found.report, arm, file);
+  require_repeatable(found.report, place);
+  try {
+    const Arm& arm = found.report.arms[0];
+    PlanRequest request = request_of_arm(found.report, arm, place, repeat.hosts);
+    request.file->layouts[0].executable = program_for(arm, repeat.program);
+    found.plan = make_launch_plan(request);
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(place + " cannot be repeated: " + error.what());
+  }
+  require_same_executable(found, repeat.program.has_value());
+  require_shares(found.plan);
+  require_mpirun(found.plan);
+  return found;
+}
+
+void add_repeat(RunSet& set, const Repeatable& repeated, bool with_steps, const Context& context) {
+  const Terminal& terminal = context.terminal;
+  const std::string file = name_of_repeat(report_place(repeated.place).first);
+  require_writable(file, false);
+  terminal.remark("nearmetal: repeating " + repeated.place + " into " + file);
+  const LaunchOutcome outcome =
+      run_layout(repeated.plan, 0, context.stop,
+                 [&](const std::string& progress) { terminal.show_progress(progress); });
+  terminal.clear_progress();
+  const Report report = report_of_repeat(repeated, outcome, context);
+  const bool measured = !outcome.reports.empty();
+  if (measured) write_file_atomically(file, to_json(report), false);
+  require_complete(report, outcome, measured ? "; what it measured is in " + file : "",
+                   context.stop);
+  terminal.remark(result_text(report.arms[0].runs[0]));
+  add_runs(set, report, file, "", with_steps);
+}
 
 Command rerun_command() {
   return make_command("rerun", "Repeat a report's configuration and compare", rerun_examples,

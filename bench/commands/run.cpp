@@ -1,256 +1,21 @@
-#include "bench/commands/run.h"
-
-#include <unistd.h>
-
 #include <algorithm>
-#include <memory>
 #include <optional>
-#include <utility>
+#include <stdexcept>
+#include <vector>
 
+#include "bench/cli/defaults.h"
 #include "bench/cli/destination.h"
 #include "bench/cli/exit_status.h"
 #include "bench/commands/program.h"
-#include "bench/commands/run_repeats.h"
-#include "bench/commands/settle_batch.h"
-#include "bench/environment/binding.h"
-#include "bench/environment/environment.h"
-#include "bench/environment/gpu.h"
-#include "bench/run/last_report.h"
+#include "bench/commands/run_job.h"
+#include "bench/commands/sweep.h"
 #include "bench/run/prepare_device.h"
-#include "bench/run/probes_table.h"
-#include "bench/run/rank_facts.h"
-#include "bench/run/rank_report.h"
-#include "bench/run/rank_run.h"
-#include "bench/run/sweep_control.h"
-#include "bench/run/table.h"
-#include "bench/run/together.h"
+#include "bench/sweep/repeated_layout.h"
 #include "comm/world.h"
-#include "models/errors.h"
-#include "reports/document/metric.h"
-#include "reports/files/atomic_file.h"
-#include "reports/formats/pipeline_text.h"
-#include "reports/json/json.h"
-#include "reports/merge/merge.h"
+#include "reports/document/settings.h"
 
 namespace nearmetal {
 namespace {
-
-Environment environment_of(const RunConfig& config, const DeviceInfo& device) {
-  Environment environment = find_environment();
-  environment.libraries = device.libraries;
-  environment.claim = config.environment;
-  if (config.host_facts) environment.host_facts = read_host_facts(*config.host_facts);
-  if (config.device == Device::cuda) environment.gpus.push_back(found_gpu(device));
-  return environment;
-}
-
-// Ranks on the same CPUs share them.
-void share_cpus(RunConfig& config, const Environment& environment, int64_t ranks) {
-  if (config.device != Device::cpu || config.threads > 0 || ranks == 1) return;
-  config.threads = std::max<int64_t>(1, usable_threads(environment) / ranks);
-}
-
-ExitCode exit_code_of(const Run& run, int stop_signal) {
-  if (run.status == Status::failed) return ExitCode::run_failed;
-  if (run.status == Status::complete) return ExitCode::ok;
-  return stop_signal != 0 ? exit_code_of_signal(stop_signal) : ExitCode::terminated;
-}
-
-void print_table(std::ostream& out, const Report& report, bool colour) {
-  const Run& run = report.arms.front().runs.front();
-  print_summary(out, report, run, colour);
-  if (run.pipeline) {
-    out << '\n';
-    print_aligned(out, stage_table(run));
-  }
-  if (run.profile) print_profile(out, *run.profile);
-  if (!run.ranks.empty() && run.ranks[0].probes) print_probes(out, *run.ranks[0].probes);
-}
-
-// The table comes after the file is safe; where it is not, the table goes beside the error.
-void publish(const Report& report, const Destination& destination,
-             const std::optional<AskedBy>& asked_by, const Terminal& terminal) {
-  const auto print = [&](std::ostream& out, bool colour) {
-    if (asked_by) return asked_by->print(out, report);
-    print_table(out, report, colour);
-  };
-  try {
-    write_report(report, destination, terminal);
-  } catch (...) {
-    print(terminal.err, false);
-    throw;
-  }
-  if (!destination.to_stdout) print(terminal.out, terminal.colour);
-  if (destination.file) terminal.remark("report: " + destination.file->string());
-}
-
-void tell_result(const Report& report, ProgressReporter& reporter) {
-  Event event;
-  event.kind = EventKind::result;
-  event.report = report;
-  reporter.tell(event);
-}
-
-void tell_failure(const Run& run, const Terminal& terminal) {
-  if (run.status != Status::complete) {
-    terminal.err << "nearmetal: " << printable(status_text(run)) << std::endl;
-  }
-}
-
-// The work of one rank for `run`.
-class RankJob {
- public:
-  RankJob(const RunRequest& request, const Context& context, World& world)
-      : request_(request), context_(context), terminal_(context.terminal), world_(world) {
-    terminal_.quiet = request.config.quiet || world.rank() > 0;
-    // mpirun gives its ranks a terminal of their own, wherever its output goes.
-    if (world.size() > 1) terminal_.colour = false;
-    terminal_.rewrites = terminal_.rewrites && !terminal_.quiet && !request.config.no_progress;
-    if (request.conducted) start_telling();
-  }
-
-  void report_failure(const std::exception& error) {
-    if (!reporter_ || !should_report(error)) return;
-    Event event = failure_event(error);
-    event.failure->text = failure_text(world_, error);
-    reporter_->tell(event);
-  }
-
-  ExitCode run() {
-    std::optional<PreparedDevice> prepared;
-    together(world_, [&] {
-      prepared.emplace(
-          prepare_device(request_, context_, world_.local_rank(),
-                         [this](const RunConfig& config) { require_destination(config); }));
-    });
-    PreparedDevice& device = *prepared;
-    if (context_.asked_by) {
-      for (const std::string& remark : context_.asked_by->remarks) terminal_.remark(remark);
-    }
-    terminal_.remark(device_remark(device));
-    RankStart start = start_on(device);
-    KernelSource kernels;
-    together(world_, [&] { kernels = find_kernel_choices(device.config, device.info); });
-    start.warnings = kernels.warnings;
-    RunSoFar so_far;
-    std::optional<LastReport> last;
-    if (world_.rank() == 0 && (world_.size() > 1 || control_)) {
-      last.emplace(
-          LastReportTask{request_, device, start, so_far, context_.clock, context_.stop, terminal_},
-          destination_);
-    }
-    const RankResult result = train(device, kernels, so_far);
-    return publish_job(make_rank_report(request_, device, start, result), last);
-  }
-
- private:
-  // Rank 0 writes to its standard output, which is the way of its report, too: what others write
-  // must not get in between.
-  void start_telling() {
-    reporter_.emplace(world_.rank() == 0 ? terminal_.out : terminal_.err, world_.rank(),
-                      stage_text(request_.config, world_.rank()));
-    if (world_.rank() == 0) control_.emplace(*reporter_, STDIN_FILENO);
-  }
-
-  void require_destination(const RunConfig& config) {
-    require_whole_replicas(config, world_.size());
-    if (request_.conducted) {
-      destination_ = last_report_for_sweep();
-      return;
-    }
-    if (!request_.no_report) destination_ = choose_destination(config);
-    for (const std::string& remark :
-         flags_without_effect({config, request_.given}, world_.size())) {
-      terminal_.remark(remark);
-    }
-    if (world_.rank() == 0) {
-      if (destination_.file) require_no_input(*destination_.file, files_read_by(config));
-      require_writable(destination_);
-    }
-  }
-
-  // Binds this rank before anything of size is allocated, and most threads are started.
-  RankStart start_on(PreparedDevice& device) {
-    RankStart start{.argv = context_.argv,
-                    .started_at = time_stamp(),
-                    .rank = world_.rank(),
-                    .world_size = world_.size(),
-                    .environment = environment_of(device.config, device.info)};
-    const auto& gpus = start.environment.gpus;
-    const Gpu* gpu = gpus.empty() ? nullptr : &gpus[0];
-    together(world_, [&] { require_expected(request_.expected, start.environment, gpu); });
-    start.binding = bind_to_node(node_to_bind_to(device.config, gpu));
-    require_one_job(device, start.environment);
-    const ProcessClock& clock = context_.clock;
-    start.set_up = {.clock = clock.clock(),
-                    .start_seconds = clock.start_seconds(),
-                    .backend_seconds = clock.elapsed_seconds() - clock.start_seconds()};
-    return start;
-  }
-
-  void require_one_job(PreparedDevice& device, const Environment& environment) {
-    if (world_.size() == 1) return;
-    RunConfig common = device.config;
-    common.gpu = 0;  // of each rank its own
-    std::vector<RankFacts> ranks;
-    const RankFacts mine = facts_of(environment, device.info, config_sha256(common));
-    for (const std::string& bytes : world_.all_gather(to_bytes(mine))) {
-      ranks.push_back(rank_facts_from(bytes));
-    }
-    const std::string reason = disagreement(ranks);
-    if (!reason.empty()) throw JobFailure(reason, ExitCode::usage, world_.rank() > 0);
-    share_cpus(device.config, environment, ranks_on_same_cpus(ranks, world_.rank()));
-  }
-
-  RankResult train(PreparedDevice& device, const KernelSource& kernels, RunSoFar& so_far) {
-    RankResult result;
-    std::unique_ptr<RankPipeline> pipeline;
-    result.failure = failure_of(world_, [&] {
-      settle_cuts(device, kernels, world_, terminal_);
-      pipeline = join_pipeline(device, world_);
-      settle_batch(device, pipeline ? pipeline->part.graph : device.graph, kernels, world_,
-                   terminal_);
-    });
-    if (result.failure) return result;
-    return run_rank({device.config, device.graph, device.backend, device.info, kernels,
-                     context_.clock, terminal_, context_.stop, world_, so_far,
-                     reporter_ ? &*reporter_ : nullptr, control_ ? &*control_ : nullptr,
-                     request_.sharing_jobs, request_.through_mps, pipeline.get()});
-  }
-
-  // Rank 0 puts the ranks' parts together and writes the report; all end with the same exit code,
-  // as long as it can.
-  ExitCode publish_job(const Report& mine, std::optional<LastReport>& last) {
-    std::vector<Report> parts;
-    for (const std::string& text : world_.all_gather(to_json(mine))) {
-      if (world_.rank() == 0) parts.push_back(report_from_json(text));
-    }
-    ExitCode code = ExitCode::ok;
-    together(world_, [&] {
-      if (world_.rank() > 0) return;
-      Report report = merge_ranks(std::move(parts));
-      code = exit_code_of(report.arms[0].runs[0], context_.stop);
-      report.exit_code = static_cast<int>(code);
-      if (request_.config.no_host_info && !control_) leave_out_host_info(report);
-      if (control_) {
-        last->finish_for_sweep(report);
-        tell_result(report, *reporter_);
-      } else {
-        publish(report, last ? last->finish() : destination_, context_.asked_by, terminal_);
-      }
-      tell_failure(report.arms[0].runs[0], terminal_);
-    });
-    return static_cast<ExitCode>(maximum_of_ranks(world_, static_cast<int64_t>(code)));
-  }
-
-  const RunRequest& request_;
-  const Context& context_;
-  Terminal terminal_;
-  World& world_;
-  Destination destination_;
-  std::optional<ProgressReporter> reporter_;  // of a job that a sweep started
-  std::optional<SweepControl> control_;       // the same, on rank 0
-};
 
 constexpr const char* run_examples = R"(
 Examples:
@@ -268,6 +33,75 @@ As in a sweep, each run is written to a journal beside the report before the nex
 The table goes to stdout, remarks and progress to stderr. The report goes to
 nearmetal-MODEL-DEVICE-TIME.report.json in this folder unless --output or --json says otherwise.)";
 
+struct RunForm {
+  RunRequest request;
+  std::optional<int64_t> repeats;
+  ResumeOptions resume;
+
+  bool asks_for_repeats() const {
+    return repeats || resume.journal || resume.keep_failed || resume.any_build;
+  }
+};
+
+void add_run_form_options(Options& options, RunForm& form) {
+  add_run_options(options, form.request);
+  options.under(to_string(SettingGroup::length));
+  options.number("--repeats", "N", form.repeats, {1, 1000},
+                 "fresh processes, one after another, into one report");
+  add_resume_options(options, form.resume);
+}
+
+// The given settings that a process of a sweep takes. The others are of the report that holds all
+// runs.
+std::vector<std::string> given_to_each(const std::vector<std::string>& given) {
+  std::vector<std::string> kept;
+  for (const Setting& setting : settings_of_run()) {
+    const bool of_each = (setting.commands & in_sweep) != 0 || setting.group == SettingGroup::place;
+    const bool is_given = std::ranges::find(given, setting.name) != given.end();
+    if (of_each && is_given) kept.emplace_back(setting.name);
+  }
+  return kept;
+}
+
+// Each repeat is a process as this one would have been, as a sweep starts them.
+ExitCode run_repeats(const RunForm& form, const Context& context) {
+  const RunConfig& config = form.request.config;
+  if (!form.repeats) {
+    throw std::invalid_argument(
+        "--resume, --keep-failed and --allow-other-build belong to --repeats: add it");
+  }
+  if (is_launched() || config.ranks > 1) {
+    throw std::invalid_argument(
+        "--repeats starts processes of one rank; `nearmetal sweep` repeats jobs of several");
+  }
+  const auto [device, why] = choose_device(config.device);
+  LayoutFile file = layout_of_process(device, form.request.arm);
+  const Expected& expected = form.request.expected;
+  Expectation& expect = file.layouts[0].expect;
+  expect.environment = expected.environment;
+  expect.gpu = expected.gpu;
+  expect.uuid = expected.uuid;
+  expect.mig_profile = expected.mig;
+  expect.vgpu_profile = expected.vgpu;
+  SweepForm sweep;
+  sweep.resume = form.resume;
+  sweep.output = config.output;
+  sweep.force = config.force;
+  sweep.json = config.json || config.output == "-";
+  sweep.only_named_file = sweep.json || form.request.no_report;
+  sweep.request.file = file;
+  sweep.request.plain_alone = true;
+  sweep.request.repeats = form.repeats;
+  sweep.request.workload = form.request;
+  sweep.request.workload.given = given_to_each(form.request.given);
+  if (sweep.output == "-") sweep.output.reset();
+  if (!sweep.output && !sweep.only_named_file) {
+    sweep.output = default_report_name(config.model, to_string(device));
+  }
+  if (!config.quiet) context.terminal.remark(device_remark(device, why));
+  return run_sweep(sweep, context);
+}
+
 ExitCode run_form(const RunForm& form, const Context& context) {
   catch_stop_signals();
   return form.asks_for_repeats() ? run_repeats(form, context) : run_job(form.request, context);
@@ -275,27 +109,9 @@ ExitCode run_form(const RunForm& form, const Context& context) {
 
 }  // namespace
 
-ExitCode run_job(const RunRequest& request, const Context& context) {
-  const RunConfig& asked = request.config;
-  const Collective& collective = collective_for(asked.all_reduce, asked.device != Device::cpu);
-  const bool sums_on_threads =
-      collective.needs_mpi_threads && asked.update == Update::allreduce && trains(asked);
-  const std::unique_ptr<World> world = join_world(
-      asked.ranks, sums_on_threads ? "--all-reduce " + std::string(collective.name) : "");
-  return as_rank(*world, context.terminal.err, [&] {
-    RankJob job(request, context, *world);
-    try {
-      return job.run();
-    } catch (const std::exception& error) {
-      job.report_failure(error);
-      throw;
-    }
-  });
-}
-
 Command run_command() {
   return make_command("run", "Train one workload, print a table, write a report", run_examples,
-                      add_repeated_run_options, run_form);
+                      add_run_form_options, run_form);
 }
 
 }  // namespace nearmetal

@@ -33,8 +33,6 @@ Examples:
 LOAD is copy, compute, pcie, or the name of a probe of `nearmetal micro --list`. Ctrl-C ends it and
 prints the rate so far.)";
 
-constexpr double shortest_seconds = 0.001;
-
 struct StressForm {
   RunRequest request;
   std::string load;  // copy, compute, pcie, or a probe of micro
@@ -42,19 +40,16 @@ struct StressForm {
   bool json = false;
 };
 
+double stress_seconds(const std::string& flag, const std::string& text) {
+  const double seconds = parse_duration(flag, text);
+  if (seconds >= 0.001) return seconds;
+  throw std::invalid_argument(flag + " must be at least 0.001, not '" + text + "'");
+}
+
 void add_stress_options(Options& options, StressForm& form) {
-  options
-      .value("LOAD", "", "copy, compute, pcie or a probe of micro",
-             [&form](const std::string& text) { form.load = text; })
-      .required = true;
+  options.text("LOAD", "", form.load, "copy, compute, pcie or a probe of micro").required = true;
   add_device_options(options, form.request);
-  const auto take_seconds = [&form](const std::string& text) {
-    form.seconds = parse_duration("--seconds", text);
-    if (form.seconds < shortest_seconds) {
-      throw std::invalid_argument("--seconds must be at least 0.001, not '" + text + "'");
-    }
-  };
-  options.value("--seconds", "S", "duration [10]", take_seconds);
+  options.value("--seconds", "S", "duration [10]", form.seconds, stress_seconds);
   options.toggle("--json", form.json, "print the rate as JSON, on stdout");
   add_conducted_options(options, form.request);
 }
@@ -118,23 +113,23 @@ class Load {
 };
 
 // Beside jobs of a sweep: counts from the start of their windows until all have measured theirs.
-void load_until_told(Load& load, const std::string& name, ProgressReporter& reporter) {
+void load_until_ended(Load& load, const std::string& name, ProgressReporter& reporter) {
   SweepControl control(reporter, STDIN_FILENO);
   TrainerProgress progress;
   progress.window_first_step = 0;  // always in the load
   auto following = reporter.follow(progress, 0);
   Event event;
   event.kind = EventKind::ready;
-  bool told_measured = false;
+  bool has_measured = false;
   load.run_slice(false);
   reporter.tell(event);
   while (!control.must_stop() && !control.may_end()) {
     load.run_slice(control.may_open_window());
     progress.steps_done.fetch_add(1);
-    if (told_measured || load.seconds() < least_measured_seconds) continue;
+    if (has_measured || load.seconds() < least_measured_seconds) continue;
     event.kind = EventKind::measured;
     reporter.tell(event);
-    told_measured = true;
+    has_measured = true;
   }
   following.reset();
   event.kind = EventKind::result;
@@ -154,20 +149,15 @@ void fields(json::Archive& field, StressResult& result) {
   field("work", result.work);
 }
 
-void show_result(const Neighbour& rate, double seconds, const std::string& work, bool as_json,
-                 std::ostream& out) {
-  if (as_json) {
-    out << json::lines_of(StressResult{rate, seconds, work});
-    return;
-  }
-  print_line(out, rate.load + ": " + rate_text(rate) + " over " + significant(seconds, 3) + " s (" +
-                      work + ")");
+void print_result(std::ostream& out, const StressResult& result) {
+  print_line(out, result.rate.load + ": " + rate_text(result.rate) + " over " +
+                      significant(result.seconds, 3) + " s (" + result.work + ")");
 }
 
 void load_for(Load& load, const StressForm& form, const Terminal& terminal,
               const std::atomic<int>& stop) {
   double shown = 0;
-  load.run_slice(true);  // whatever the signal: there is a rate to tell
+  load.run_slice(true);  // whatever the signal: there is a rate to show
   while (stop == 0 && load.seconds() < form.seconds) {
     load.run_slice(true);
     if (!terminal.rewrites || load.seconds() - shown < 0.25) continue;
@@ -182,7 +172,6 @@ void load_for(Load& load, const StressForm& form, const Terminal& terminal,
 ExitCode stress(const StressForm& form, const Context& context, ProgressReporter* reporter) {
   const RunRequest& request = form.request;
   const Terminal& terminal = context.terminal;
-  const std::atomic<int>& stop = context.stop;
   Terminal talk = terminal;
   talk.quiet = request.config.quiet || request.conducted;
   talk.rewrites = terminal.rewrites && !talk.quiet;
@@ -191,12 +180,13 @@ ExitCode stress(const StressForm& form, const Context& context, ProgressReporter
   talk.remark(device_remark(device) + ", " + device.info.name);
   Load load(probe);
   if (reporter != nullptr) {
-    load_until_told(load, form.load, *reporter);
+    load_until_ended(load, form.load, *reporter);
     return ExitCode::ok;
   }
-  load_for(load, form, talk, stop);
-  show_result(load.rate(form.load), load.seconds(), probe.work, form.json, terminal.out);
-  return stop == 0 ? ExitCode::ok : exit_code_of_signal(stop);
+  load_for(load, form, talk, context.stop);
+  StressResult result{load.rate(form.load), load.seconds(), probe.work};
+  form.json ? void(terminal.out << json::lines_of(result)) : print_result(terminal.out, result);
+  return context.stop == 0 ? ExitCode::ok : exit_code_of_signal(context.stop);
 }
 
 ExitCode run_stress(const StressForm& form, const Context& context) {

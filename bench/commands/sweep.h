@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "bench/cli/command.h"
+#include "bench/cli/command_line.h"
 #include "bench/sweep/make_launch_plan.h"
 #include "bench/sweep/sweep_runs.h"
 
@@ -19,8 +19,8 @@ struct SweepForm {
   bool only_named_file = false;  // no report but in `output`
 };
 
-/// --resume and what else says which runs are taken, under a heading of the help.
-void add_resume_options(Options& options, ResumeOptions& resume, const std::string& group);
+/// --resume and what else says which runs are taken.
+void add_resume_options(Options& options, ResumeOptions& resume);
 
 /// Runs what the form asks for: each run is in the journal when the next one starts. Signals must
 /// be caught already (catch_stop_signals()).

@@ -4,7 +4,7 @@
 #include "bench/cli/command_line.h"
 #include "bench/commands/program.h"
 #include "bench/sweep/hosts_found.h"
-#include "bench/tf_cnn_benchmarks/absl_words.h"
+#include "bench/tf_cnn_benchmarks/flags.h"
 #include "bench/tf_cnn_benchmarks/print.h"
 #include "bench/tf_cnn_benchmarks/translate.h"
 #include "comm/layout/shell_text.h"
@@ -51,7 +51,7 @@ void declare_tf_cnn_benchmarks(Options& options, TfForm& form) {
         to_string(flag.becomes);
   }
   options.values("OPTION", "OPTION...", "after --: options of run, or of sweep for several GPUs",
-                 [&form](const std::vector<std::string>& texts) { form.options = texts; });
+                 form.options);
 }
 
 void print_report_so(std::ostream& out, const Report& report) {
@@ -69,7 +69,7 @@ void require_gpus(const TfTranslation& translation, const TfFlagValues& flags) {
 
 // Refusals name what the user has written.
 template <class Do>
-auto told_in_flags(const TfTranslation& translation, const Do& act) {
+auto named_by_flags(const TfTranslation& translation, const Do& act) {
   try {
     return act();
   } catch (const NotAsExpected&) {
@@ -84,7 +84,7 @@ ExitCode run_tf_cnn_benchmarks(const TfForm& form, const Context& context) {
   std::vector<std::string> words = {"nearmetal"};
   words.insert(words.end(), translation.words.begin(), translation.words.end());
   const Action action =
-      told_in_flags(translation, [&] { return parse_command_line(program(), words); });
+      named_by_flags(translation, [&] { return parse_command_line(program(), words); });
   if (form.flags.is_true("print")) {
     for (const std::string& remark : translation.remarks) context.terminal.remark(remark);
     context.terminal.out << shell_quoted(words) << '\n';
@@ -93,7 +93,7 @@ ExitCode run_tf_cnn_benchmarks(const TfForm& form, const Context& context) {
   require_gpus(translation, form.flags);
   Context inner = context;
   inner.asked_by = {words, translation.remarks, print_report_so};
-  return told_in_flags(translation, [&] { return action(inner); });
+  return named_by_flags(translation, [&] { return action(inner); });
 }
 
 }  // namespace

@@ -42,6 +42,21 @@ Maybe<int64_t> bound(int status, int64_t node, const char* what) {
 
 }  // namespace
 
+// hwloc reads a copy of a system where HWLOC_FSROOT says so; only tests do.
+Topology topology_of(const std::filesystem::path& root) {
+  hwloc_topology_t topology = nullptr;
+  if (hwloc_topology_init(&topology) != 0) return {nullptr, hwloc_topology_destroy};
+  setenv("HWLOC_HIDE_ERRORS", "2", 0);  // the report says what it misses
+  Topology owner(topology, hwloc_topology_destroy);
+  const bool copy = root != "/";
+  if (copy) setenv("HWLOC_FSROOT", root.c_str(), 1);
+  hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
+  const bool loaded = hwloc_topology_load(topology) == 0;
+  if (copy) unsetenv("HWLOC_FSROOT");
+  if (!loaded) owner.reset();
+  return owner;
+}
+
 Maybe<int64_t> node_to_bind_to(const RunConfig& config, const Gpu* gpu) {
   if (config.bind == Bind::off) return Unknown{"--bind off"};
   if (gpu == nullptr) return Unknown{"the rank computes on the CPUs that it was given"};

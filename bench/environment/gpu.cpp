@@ -1,14 +1,15 @@
 #include "bench/environment/gpu.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
-#include "bench/environment/environment.h"
 #include "bench/environment/pci.h"
 #include "bench/environment/rdma.h"
 #include "bench/environment/system_files.h"
+#include "bench/environment/virtualisation.h"
 #include "comm/layout/gpu_profiles.h"
 #include "models/errors.h"
 #include "reports/text/text.h"
@@ -41,6 +42,15 @@ Maybe<int64_t> number(const Maybe<unsigned>& value) { return scaled<int64_t>(val
 
 Maybe<bool> truth(const Maybe<unsigned>& value) {
   return value ? Maybe<bool>(*value != 0) : Maybe<bool>(Unknown{value.reason});
+}
+
+// The name of a number that NVML answered.
+template <size_t count>
+Maybe<std::string> name_in(const Maybe<unsigned>& value,
+                           const std::array<const char*, count>& names) {
+  if (!value) return Unknown{value.reason};
+  if (*value >= count) return Unknown{"NVML says " + std::to_string(*value)};
+  return std::string(names[*value]);
 }
 
 Maybe<std::string> known_text(const std::string& value) {
@@ -145,6 +155,122 @@ void add_peers(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
   }
 }
 
+// nvmlDeviceAttributes_t
+struct Attributes {
+  unsigned multiprocessors, copy_engines, decoders, encoders, jpegs, ofas;
+  unsigned gpu_slices, compute_slices;
+  unsigned long long memory_mebibytes;
+};
+
+// The profile by its name (see mig_profile_in()), which says it whatever the attributes are.
+Maybe<std::string> profile_of(const Nvml& nvml, NvmlDevice instance) {
+  const Maybe<std::string> name = nvml.text("nvmlDeviceGetName", instance);
+  if (!name) return Unknown{name.reason};
+  const std::string profile = mig_profile_in(*name);
+  if (profile.empty()) return Unknown{"its name, " + *name + ", says no profile"};
+  return profile;
+}
+
+MigInstance describe_instance(const Nvml& nvml, NvmlDevice instance) {
+  MigInstance found;
+  found.uuid = nvml.text("nvmlDeviceGetUUID", instance);
+  found.profile = profile_of(nvml, instance);
+  const auto attributes = nvml.ask<Attributes>("nvmlDeviceGetAttributes_v2", instance);
+  found.multiprocessors = found.gpu_slices = found.memory_bytes = Unknown{attributes.reason};
+  if (attributes) {
+    found.multiprocessors = attributes->multiprocessors;
+    found.gpu_slices = attributes->gpu_slices;
+    found.memory_bytes = static_cast<int64_t>(attributes->memory_mebibytes << 20);
+  }
+  return found;
+}
+
+void add_mig(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
+  unsigned now = 0, pending = 0;
+  const std::string why = nvml.call("nvmlDeviceGetMigMode", device, &now, &pending);
+  gpu.mig = why.empty() ? Maybe<bool>(now != 0) : Maybe<bool>(Unknown{why});
+  gpu.mig_instances.clear();
+  if (!gpu.mig || !*gpu.mig) return;
+  const auto most = nvml.ask<unsigned>("nvmlDeviceGetMaxMigDeviceCount", device);
+  for (unsigned i = 0; most && i < *most; ++i) {
+    const auto instance = nvml.ask<NvmlDevice>("nvmlDeviceGetMigDeviceHandleByIndex", device, i);
+    if (instance) gpu.mig_instances.push_back(describe_instance(nvml, *instance));
+  }
+}
+
+Maybe<std::string> licence_of(const Nvml& nvml, NvmlDevice device) {
+  // nvmlGridLicensableFeatures_t: 2 numbers, then up to 3 features of 2 numbers, 2 texts of 128
+  // bytes, a number and a date of 16 bytes.
+  struct Feature {
+    unsigned code, licensed;
+    char information[128], product[128];
+    unsigned enabled, expiry[4];
+  };
+  struct Features {
+    int supported;
+    unsigned count;
+    std::array<Feature, 3> features;
+  };
+  static_assert(sizeof(Feature) == 284);
+  const auto answer = nvml.ask<Features>("nvmlDeviceGetGridLicensableFeatures_v4", device);
+  if (!answer) return Unknown{answer.reason};
+  const auto end = answer->features.begin() + std::min(answer->count, 3u);
+  const bool licensed = std::any_of(answer->features.begin(), end,
+                                    [](const Feature& feature) { return feature.licensed != 0; });
+  return std::string(licensed ? "licensed" : "unlicensed");
+}
+
+// The host's driver tells its guests mostly nothing of it.
+Maybe<std::string> scheduler_of(const Nvml& nvml, NvmlDevice device) {
+  // nvmlVgpuSchedulerGetState_t: policy (NVML_VGPU_SCHEDULER_POLICY_...), mode, parameters.
+  struct State {
+    unsigned policy, mode, parameters[4];
+  };
+  constexpr std::array policies = {"unknown", "best effort", "equal share", "fixed share"};
+  const auto state = nvml.ask<State>("nvmlDeviceGetVgpuSchedulerState", device);
+  if (!state) return Unknown{state.reason};
+  if (state->policy == 0) return Unknown{"NVML does not know it"};
+  return name_in(Maybe<unsigned>(state->policy), policies);
+}
+
+void add_vgpu(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
+  if (!gpu.virtualisation || *gpu.virtualisation != "vgpu") {
+    const Unknown why{gpu.virtualisation ? "it is no vGPU" : gpu.virtualisation.reason};
+    gpu.vgpu_profile = gpu.vgpu_licence = gpu.vgpu_scheduler = why;
+    return;
+  }
+  const std::string profile = vgpu_profile_in(gpu.name);
+  gpu.vgpu_profile = Unknown{"its name, " + gpu.name + ", says no profile"};
+  if (!profile.empty()) gpu.vgpu_profile = profile;
+  gpu.vgpu_licence = licence_of(nvml, device);
+  gpu.vgpu_scheduler = scheduler_of(nvml, device);
+}
+
+// Virtualisation, MIG mode and instances, and of a vGPU its profile, licence and scheduler.
+void add_partition(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
+  constexpr std::array modes = {"none", "passthrough", "vgpu", "host-vgpu", "host-vsga"};
+  gpu.virtualisation =
+      name_in(nvml.ask<unsigned>("nvmlDeviceGetVirtualizationMode", device), modes);
+  add_mig(gpu, nvml, device);
+  add_vgpu(gpu, nvml, device);
+}
+
+// Adds what NVML says of the GPU that `device` is.
+void add_device_facts(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
+  gpu.serial = nvml.text("nvmlDeviceGetSerial", device);
+  gpu.vbios = nvml.text("nvmlDeviceGetVbiosVersion", device);
+  gpu.persistence = truth(nvml.ask<unsigned>("nvmlDeviceGetPersistenceMode", device));
+  constexpr std::array modes = {"default", "exclusive-thread", "prohibited", "exclusive-process"};
+  gpu.compute_mode = name_in(nvml.ask<unsigned>("nvmlDeviceGetComputeMode", device), modes);
+  add_link(gpu, nvml, device);
+  add_memory_health(gpu, nvml, device);
+  add_power_and_clocks(gpu, nvml, device);
+  gpu.device_id = device_id_of(nvml, device);
+  add_partition(gpu, nvml, device);
+  add_nvlinks(gpu, nvml, device);
+  add_peers(gpu, nvml, device);
+}
+
 // Adds what the kernel shows of the GPU at `gpu.pci_id`.
 void add_kernel_facts(Gpu& gpu, const fs::path& root) {
   if (!gpu.pci_id) {
@@ -163,18 +289,6 @@ void add_kernel_facts(Gpu& gpu, const fs::path& root) {
   }
   if (!gpu.dma_buf) gpu.dma_buf = dma_buf_by_kernel(root);
   gpu.nics = nic_paths(gpu, root);
-}
-
-// Leaves the facts of NVML unknown on a machine without it.
-void leave_nvml_facts(Gpu& gpu, const Unknown& why) {
-  gpu.serial = gpu.vbios = gpu.virtualisation = gpu.compute_mode = gpu.device_id = why;
-  gpu.vgpu_profile = gpu.vgpu_licence = gpu.vgpu_scheduler = why;
-  gpu.link_generation = gpu.link_width = gpu.largest_link_generation = why;
-  gpu.largest_link_width = gpu.bar1_bytes = why;
-  gpu.ecc = gpu.ecc_change_pending = gpu.memory_repair_pending = gpu.persistence = gpu.mig = why;
-  gpu.power_limit_watts = gpu.default_power_limit_watts = why;
-  gpu.largest_sm_hertz = gpu.largest_memory_hertz = gpu.application_sm_hertz = why;
-  gpu.active_nvlinks = gpu.inactive_nvlinks = why;
 }
 
 }  // namespace
@@ -207,7 +321,7 @@ Gpu found_gpu(const DeviceInfo& device) {
   try {
     add_nvml_facts(gpu, Nvml());
   } catch (const NotSupported& error) {
-    leave_nvml_facts(gpu, {error.what()});
+    add_device_facts(gpu, Nvml(Unknown{error.what()}), nullptr);
   }
   add_kernel_facts(gpu, "/");
   return gpu;
@@ -217,21 +331,9 @@ void add_nvml_facts(Gpu& gpu, const Nvml& nvml) {
   const Maybe<NvmlDevice> found =
       gpu.pci_id ? nvml.device_at(*gpu.pci_id)
                  : Maybe<NvmlDevice>(Unknown{"its address on the PCI bus is not known"});
-  if (!found) return leave_nvml_facts(gpu, {found.reason});
-  NvmlDevice device = *found;
+  if (!found) return add_device_facts(gpu, Nvml(Unknown{found.reason}), nullptr);
   if (!gpu.driver_version) gpu.driver_version = nvml.driver_version();
-  gpu.serial = nvml.text("nvmlDeviceGetSerial", device);
-  gpu.vbios = nvml.text("nvmlDeviceGetVbiosVersion", device);
-  gpu.persistence = truth(nvml.ask<unsigned>("nvmlDeviceGetPersistenceMode", device));
-  constexpr std::array modes = {"default", "exclusive-thread", "prohibited", "exclusive-process"};
-  gpu.compute_mode = name_in(nvml.ask<unsigned>("nvmlDeviceGetComputeMode", device), modes);
-  add_link(gpu, nvml, device);
-  add_memory_health(gpu, nvml, device);
-  add_power_and_clocks(gpu, nvml, device);
-  gpu.device_id = device_id_of(nvml, device);
-  add_partition(gpu, nvml, device);
-  add_nvlinks(gpu, nvml, device);
-  add_peers(gpu, nvml, device);
+  add_device_facts(gpu, nvml, *found);
 }
 
 std::vector<Gpu> all_gpus(const Nvml& nvml, const fs::path& root) {

@@ -1,7 +1,6 @@
 // A GPU and how it is connected: by its backend, NVML and the kernel.
 #pragma once
 
-#include <array>
 #include <filesystem>
 #include <string>
 
@@ -29,18 +28,5 @@ void add_nvml_facts(Gpu& gpu, const Nvml& nvml);
 
 /// All GPUs that NVML lists, whether a backend can use them or not.
 std::vector<Gpu> all_gpus(const Nvml& nvml, const std::filesystem::path& root);
-
-/// The name of a number that NVML answered.
-template <size_t count>
-Maybe<std::string> name_in(const Maybe<unsigned>& value,
-                           const std::array<const char*, count>& names) {
-  if (!value) return Unknown{value.reason};
-  if (*value >= count) return Unknown{"NVML says " + std::to_string(*value)};
-  return std::string(names[*value]);
-}
-
-/// Virtualisation, MIG mode and instances, and of a vGPU its profile, licence and scheduler, of the
-/// GPU that `device` is, which is named in `gpu`.
-void add_partition(Gpu& gpu, const Nvml& nvml, NvmlDevice device);
 
 }  // namespace nearmetal

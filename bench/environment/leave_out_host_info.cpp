@@ -1,10 +1,12 @@
+#include "bench/environment/leave_out_host_info.h"
+
 #include <algorithm>
 #include <array>
 #include <filesystem>
 #include <map>
 #include <set>
 
-#include "bench/environment/environment.h"
+#include "reports/document/settings.h"
 #include "reports/json/json.h"
 #include "reports/text/pattern.h"
 #include "reports/text/text.h"
@@ -17,7 +19,7 @@ const Unknown left_out{"left out (--no-host-info)"};
 // A text that is not to be reported, and the one that is reported instead.
 struct Secret {
   Pattern pattern;
-  std::string told;
+  std::string instead;
 };
 
 std::string literally(const std::string& text) {
@@ -31,9 +33,9 @@ std::string literally(const std::string& text) {
 }
 
 // Never within another word.
-Secret secret_word(const std::string& pattern, const std::string& told) {
+Secret secret_word(const std::string& pattern, const std::string& instead) {
   return {Pattern("(^|[^0-9a-z])" + pattern + "(?![0-9a-z])", Letters::of_any_case),
-          "$01" + replaced(told, "$", "$$")};
+          "$01" + replaced(instead, "$", "$$")};
 }
 
 // With the domain that may be written behind it. As long as DNS allows for: std::regex takes stack
@@ -71,8 +73,9 @@ class HostInfo {
     add_host_text(name.substr(dot + 1));
   }
 
-  void add_path(const std::string& path, const std::string& told) {
-    secrets_.push_back({Pattern(literally(path) + "(?![0-9A-Za-z])"), replaced(told, "$", "$$")});
+  void add_path(const std::string& path, const std::string& instead) {
+    secrets_.push_back(
+        {Pattern(literally(path) + "(?![0-9A-Za-z])"), replaced(instead, "$", "$$")});
   }
 
   void take(Maybe<std::string>& value) {
@@ -83,7 +86,7 @@ class HostInfo {
 
   std::string cleaned(std::string text) const {
     for (const Secret& secret : secrets_) {
-      text = secret.pattern.replaced_in(text, secret.told);
+      text = secret.pattern.replaced_in(text, secret.instead);
     }
     return text;
   }
@@ -116,9 +119,13 @@ void leave_out_folders(Invocation& invocation, HostInfo& secrets) {
 }
 
 void leave_out_folders(RunConfig& config, HostInfo& secrets) {
-  for (auto* path : {&config.output, &config.plan_cache, &config.plans, &config.host_facts}) {
-    if (*path) leave_out_folders(**path, secrets);
-  }
+  visit_settings(
+      [&](const Setting&, auto& member) {
+        if constexpr (requires { leave_out_folders(*member, secrets); }) {
+          if (member) leave_out_folders(*member, secrets);
+        }
+      },
+      config);
 }
 
 bool speaks_of(const std::string& name, std::initializer_list<const char*> subjects) {

@@ -2,8 +2,6 @@
 
 #include <dlfcn.h>
 
-#include <array>
-
 #include "models/errors.h"
 
 namespace nearmetal {
@@ -18,6 +16,7 @@ Nvml::Nvml(const std::string& library) {
 }
 
 Nvml::~Nvml() {
+  if (library_ == nullptr) return;
   call("nvmlShutdown");
   dlclose(library_);
 }
@@ -30,24 +29,6 @@ std::string Nvml::problem(const char* function, int status) const {
     text = reinterpret_cast<const char* (*)(int)>(found)(status);
   }
   return std::string(function) + ": " + text + " (" + std::to_string(status) + ")";
-}
-
-Maybe<std::string> Nvml::text(const char* function, NvmlDevice device) const {
-  std::array<char, 256> buffer{};
-  const std::string why =
-      call(function, device, buffer.data(), static_cast<unsigned>(buffer.size()));
-  if (!why.empty()) return Unknown{why};
-  return std::string(buffer.data());
-}
-
-std::string Nvml::driver_version() const {
-  std::array<char, 256> buffer{};
-  call("nvmlSystemGetDriverVersion", buffer.data(), static_cast<unsigned>(buffer.size()));
-  return buffer.data();
-}
-
-Maybe<NvmlDevice> Nvml::device_at(const std::string& pci_id) const {
-  return ask<NvmlDevice>("nvmlDeviceGetHandleByPciBusId_v2", pci_id.c_str());
 }
 
 }  // namespace nearmetal

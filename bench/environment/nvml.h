@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "reports/document/maybe.h"
 
@@ -21,6 +22,8 @@ class Nvml {
   /// Throws NotSupported with the reason where there is no library, or no driver that it works
   /// with.
   explicit Nvml(const std::string& library = "libnvidia-ml.so.1");
+  /// One that answers nothing, for this reason.
+  explicit Nvml(Unknown why) : missing_(std::move(why.reason)) {}
   ~Nvml();
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
@@ -28,6 +31,7 @@ class Nvml {
   /// Empty, or why the function gave no answer.
   template <class... Arguments>
   std::string call(const char* function, Arguments... arguments) const {
+    if (library_ == nullptr) return missing_;
     void* found = symbol(function);
     if (found == nullptr) return std::string("this driver's NVML has no ") + function;
     const int status = reinterpret_cast<int (*)(Arguments...)>(found)(arguments...);
@@ -42,18 +46,27 @@ class Nvml {
     return why.empty() ? Maybe<T>(answer) : Maybe<T>(Unknown{why});
   }
 
-  /// A text that the function writes into a buffer.
-  Maybe<std::string> text(const char* function, NvmlDevice device) const;
+  /// A text that the function writes into a buffer, its last argument but for the size.
+  template <class... Arguments>
+  Maybe<std::string> text(const char* function, Arguments... arguments) const {
+    char buffer[256] = "";
+    const std::string why =
+        call(function, arguments..., &buffer[0], static_cast<unsigned>(sizeof buffer));
+    return why.empty() ? Maybe<std::string>(buffer) : Maybe<std::string>(Unknown{why});
+  }
 
-  std::string driver_version() const;
+  Maybe<std::string> driver_version() const { return text("nvmlSystemGetDriverVersion"); }
   /// The device by its address on the PCI bus, with or without a function number.
-  Maybe<NvmlDevice> device_at(const std::string& pci_id) const;
+  Maybe<NvmlDevice> device_at(const std::string& pci_id) const {
+    return ask<NvmlDevice>("nvmlDeviceGetHandleByPciBusId_v2", pci_id.c_str());
+  }
 
  private:
   void* symbol(const char* function) const;
   std::string problem(const char* function, int status) const;
 
   void* library_ = nullptr;
+  std::string missing_;  // why there is no library
 };
 
 }  // namespace nearmetal

@@ -22,12 +22,14 @@ constexpr uint32_t acs_id = 0x000d, ats_id = 0x000f;
 constexpr size_t control_offset = 6;  // of both
 constexpr unsigned acs_request_redirect = 1 << 2, ats_enable = 1 << 15;
 
-std::string configuration(const fs::path& device) {
+Maybe<std::string> extended_configuration(const fs::path& device) {
   std::ifstream file(device / "config", std::ios::binary);
   std::string bytes(extended_end, '\0');
   file.read(bytes.data(), extended_end);
   bytes.resize(file.gcount());
-  return bytes;
+  if (bytes.size() > extended_begin) return bytes;
+  return Unknown{"the extended configuration of " + device.filename().string() +
+                 " is not readable (root may)"};
 }
 
 // Little-endian; bytes beyond the end are 0.
@@ -52,21 +54,9 @@ std::optional<unsigned> control_of(const std::string& configuration, uint32_t wa
   return {};
 }
 
-// None where it is not readable.
-std::optional<std::string> extended_configuration(const fs::path& device) {
-  std::string bytes = configuration(device);
-  if (bytes.size() <= extended_begin) return {};
-  return bytes;
-}
-
-Unknown not_readable(const fs::path& device) {
-  return {"the extended configuration of " + device.filename().string() +
-          " is not readable (root may)"};
-}
-
 Maybe<bool> control_has(const fs::path& device, uint32_t id, unsigned bit) {
   const auto bytes = extended_configuration(device);
-  if (!bytes) return not_readable(device);
+  if (!bytes) return Unknown{bytes.reason};
   const auto control = control_of(*bytes, id);
   return control && (*control & bit) != 0;
 }
@@ -129,7 +119,7 @@ Maybe<int64_t> link_width_in(const fs::path& file) {
 
 Maybe<bool> ats_capable(const fs::path& device) {
   const auto bytes = extended_configuration(device);
-  if (!bytes) return not_readable(device);
+  if (!bytes) return Unknown{bytes.reason};
   return control_of(*bytes, ats_id).has_value();
 }
 

@@ -1,11 +1,13 @@
+#include "bench/environment/virtualisation.h"
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <span>
 #include <sstream>
 
 #include "bench/environment/child_output.h"
-#include "bench/environment/environment.h"
 #include "bench/environment/system_files.h"
 #include "reports/text/text.h"
 
@@ -25,25 +27,29 @@ struct Sign {
 
 // Signatures of CPUID by the Linux kernel's detection (arch/x86/kernel/cpu/hypervisor.c and the
 // files it names) and systemd's src/basic/virt.c; so are the names in DMI.
-constexpr std::array cpuid_signs = {
-    Sign{"kvmkvmkvm", "kvm"},     Sign{"linux kvm hv", "kvm"},     Sign{"vmwarevmware", "vmware"},
-    Sign{"xenvmmxenvmm", "xen"},  Sign{"microsoft hv", "hyper-v"}, Sign{"tcgtcgtcgtcg", "qemu"},
-    Sign{"bhyve bhyve", "bhyve"}, Sign{"acrnacrnacrn", "acrn"},    Sign{"prl hyperv", "parallels"}};
-constexpr std::array dmi_signs = {Sign{"vmware", "vmware"},
-                                  Sign{"kvm", "kvm"},
-                                  Sign{"qemu", "kvm"},
-                                  Sign{"amazon ec2", "kvm"},
-                                  Sign{"google compute", "kvm"},
-                                  Sign{"openstack", "kvm"},
-                                  Sign{"virtualbox", "virtualbox"},
-                                  Sign{"innotek", "virtualbox"},
-                                  Sign{"xen", "xen"},
-                                  Sign{"virtual machine", "hyper-v"},
-                                  Sign{"parallels", "parallels"},
-                                  Sign{"bhyve", "bhyve"}};
+constexpr Sign cpuid_signs[] = {
+    {"kvmkvmkvm", "kvm"},     {"linux kvm hv", "kvm"},     {"vmwarevmware", "vmware"},
+    {"xenvmmxenvmm", "xen"},  {"microsoft hv", "hyper-v"}, {"tcgtcgtcgtcg", "qemu"},
+    {"bhyve bhyve", "bhyve"}, {"acrnacrnacrn", "acrn"},    {"prl hyperv", "parallels"}};
+constexpr Sign dmi_signs[] = {{"vmware", "vmware"},
+                              {"kvm", "kvm"},
+                              {"qemu", "kvm"},
+                              {"amazon ec2", "kvm"},
+                              {"google compute", "kvm"},
+                              {"openstack", "kvm"},
+                              {"virtualbox", "virtualbox"},
+                              {"innotek", "virtualbox"},
+                              {"xen", "xen"},
+                              {"virtual machine", "hyper-v"},
+                              {"parallels", "parallels"},
+                              {"bhyve", "bhyve"}};
+constexpr Sign group_signs[] = {{"docker", "docker"},
+                                {"kubepods", "kubernetes"},
+                                {"libpod", "podman"},
+                                {"lxc", "lxc"},
+                                {"containerd", "containerd"}};
 
-template <class Signs>
-std::string name_of(const Signs& signs, const Maybe<std::string>& text) {
+std::string name_of(std::span<const Sign> signs, const Maybe<std::string>& text) {
   if (!text) return "";
   const std::string low = lower_case(*text);
   for (const Sign& sign : signs) {
@@ -64,13 +70,12 @@ std::string hypervisor_of(const fs::path& root, const Virtualisation& found) {
       lower_case(*version).find("-fc") != std::string::npos) {
     return "firecracker";
   }
-  for (const std::string& name :
-       {name_of(cpuid_signs, found.cpuid_signature),
-        names_bare_metal(found.dmi_product) ? std::string() : name_of(dmi_signs, found.dmi_product),
-        names_bare_metal(found.dmi_product) ? std::string() : name_of(dmi_signs, found.dmi_vendor),
-        found.hypervisor_type ? *found.hypervisor_type : std::string()}) {
-    if (!name.empty()) return name;
+  std::string name = name_of(cpuid_signs, found.cpuid_signature);
+  for (const auto* text : {&found.dmi_product, &found.dmi_vendor}) {
+    if (name.empty() && !names_bare_metal(found.dmi_product)) name = name_of(dmi_signs, *text);
   }
+  if (name.empty()) name = found.hypervisor_type.value.value_or("");
+  if (!name.empty()) return name;
   const Maybe<std::string>& answer = found.detect_virt_vm;
   return answer && *answer != "none" ? *answer : "";
 }
@@ -80,9 +85,8 @@ void conclude_machine(const fs::path& root, const Maybe<bool>& cpu_flag, Virtual
   const bool flagged = cpu_flag && *cpu_flag;
   if (!name.empty() || flagged) {
     found.machine = MachineKind::vm;
-    found.hypervisor = name.empty() ? Maybe<std::string>(Unknown{"the CPU shows a hypervisor that "
-                                                                 "does not name itself"})
-                                    : Maybe<std::string>(name);
+    found.hypervisor = Unknown{"the CPU shows a hypervisor that does not name itself"};
+    if (!name.empty()) found.hypervisor = name;
     return;
   }
   if (found.container && *found.container == "gvisor") {
@@ -114,10 +118,7 @@ std::string container_by_groups(const fs::path& root) {
     const Maybe<std::string> line = value_in(root / file, "0", ':');
     if (line) groups += *line + "\n";
   }
-  constexpr std::array signs = {Sign{"docker", "docker"}, Sign{"kubepods", "kubernetes"},
-                                Sign{"libpod", "podman"}, Sign{"lxc", "lxc"},
-                                Sign{"containerd", "containerd"}};
-  return name_of(signs, Maybe<std::string>(groups));
+  return name_of(group_signs, Maybe<std::string>(groups));
 }
 
 std::string container_of(const fs::path& root, const SystemQueries& queries,

@@ -166,23 +166,20 @@ class TableReporter : public gb::BenchmarkReporter {
   TableRows rows_;
 };
 
-class SilentReporter : public gb::BenchmarkReporter {
- public:
-  bool ReportContext(const Context& /*context*/) override { return true; }
-  void ReportRuns(const std::vector<Run>& /*report*/) override {}
-};
-
-// Passes everything on and keeps what failed.
+// Passes everything on, where something is shown, and keeps what failed.
 class KeepFailures : public gb::BenchmarkReporter {
  public:
-  KeepFailures(gb::BenchmarkReporter& shown, std::ostream& out) : shown_(shown) {
-    shown_.SetOutputStream(&out);
-    shown_.SetErrorStream(&out);
+  KeepFailures(gb::BenchmarkReporter* shown, std::ostream& out) : shown_(shown) {
+    if (shown_ == nullptr) return;
+    shown_->SetOutputStream(&out);
+    shown_->SetErrorStream(&out);
   }
 
-  bool ReportContext(const Context& context) override { return shown_.ReportContext(context); }
+  bool ReportContext(const Context& context) override {
+    return shown_ == nullptr || shown_->ReportContext(context);
+  }
   void ReportRuns(const std::vector<Run>& report) override {
-    shown_.ReportRuns(report);
+    if (shown_ != nullptr) shown_->ReportRuns(report);
     for (const Run& run : report) {
       const auto failure = failure_of(run);
       if (!failure) continue;
@@ -190,18 +187,20 @@ class KeepFailures : public gb::BenchmarkReporter {
       break;
     }
   }
-  void Finalize() override { shown_.Finalize(); }
+  void Finalize() override {
+    if (shown_ != nullptr) shown_->Finalize();
+  }
   const std::vector<std::string>& failures() const { return failures_; }
 
  private:
-  gb::BenchmarkReporter& shown_;
+  gb::BenchmarkReporter* shown_;
   std::vector<std::string> failures_;
 };
 
 std::unique_ptr<gb::BenchmarkReporter> make_reporter(TimingForm form, std::ostream& out,
                                                      const TextTable& table) {
   if (form == TimingForm::json) return std::make_unique<gb::JSONReporter>();
-  if (form == TimingForm::none) return std::make_unique<SilentReporter>();
+  if (form == TimingForm::none) return nullptr;
   return std::make_unique<TableReporter>(out, table);
 }
 
@@ -224,7 +223,7 @@ NM_EXPORT void nearmetal_time_probes(const std::vector<Probe>& probes, const Tim
     }
   }
   const auto shown = make_reporter(form, out, table_of(probes, options.ceilings));
-  KeepFailures reporter(*shown, out);
+  KeepFailures reporter(shown.get(), out);
   gb::RunSpecifiedBenchmarks(&reporter, ".");
   gb::ClearRegisteredBenchmarks();
   failures = reporter.failures();

@@ -12,7 +12,7 @@
 #include <limits>
 #include <string>
 
-#include "bench/cli/process_clock.h"
+#include "bench/cli/process.h"
 #include "models/errors.h"
 #include "reports/document/types.h"
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "bench/cli/exit_status.h"
-#include "bench/environment/environment.h"
+#include "bench/environment/leave_out_host_info.h"
 #include "models/errors.h"
 #include "reports/document/metric.h"
 #include "reports/files/atomic_file.h"

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "bench/cli/destination.h"
-#include "bench/cli/process_clock.h"
+#include "bench/cli/process.h"
 #include "bench/cli/terminal.h"
 #include "bench/run/prepare_device.h"
 #include "bench/run/rank_report.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/cli/command.h"
+#include "bench/cli/command_line.h"
 #include "bench/cli/defaults.h"
 #include "bench/cli/run_request.h"
 #include "models/graph.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/cli/process_clock.h"
+#include "bench/cli/process.h"
 #include "bench/cli/terminal.h"
 #include "bench/monitor/monitor.h"
 #include "bench/run/prepare_device.h"

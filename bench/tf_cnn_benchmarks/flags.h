@@ -40,6 +40,14 @@ const TfFlag* find_tf_flag(const std::string& name);
 /// Throws std::invalid_argument for a value that the flag does not take.
 void check_tf_value(const TfFlag& flag, const std::string& value);
 
+/// The words behind `nearmetal tf_cnn_benchmarks`, which are read as absl (abseil.io) does, as
+/// "--name=value", of no value "--name" and "": absl takes one dash or two, "--name value", and of
+/// booleans --name, --noname and a value behind
+/// "=" alone. What follows "--" stays as it is. They end with a flag that is not known, which the
+/// parser refuses. Throws std::invalid_argument for a flag without its value, a boolean that is
+/// neither true nor false, and a word that is no flag.
+std::vector<std::string> spelled_out(const std::vector<std::string>& words);
+
 /// The values of a command line, over the defaults. Each name must be in the table.
 struct TfFlagValues {
   std::map<std::string, std::string> given{};

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "bench/tf_cnn_benchmarks/models.h"
 #include "bench/tf_cnn_benchmarks/translate.h"
 #include "models/errors.h"
 #include "reports/compare/work_text.h"

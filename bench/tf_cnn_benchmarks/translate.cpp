@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <stdexcept>
 
-#include "bench/tf_cnn_benchmarks/absl_words.h"
-#include "bench/tf_cnn_benchmarks/models.h"
 #include "models/networks/registry.h"
 #include "reports/text/text.h"
 
@@ -17,6 +16,44 @@ constexpr const char* own_command = "tf_cnn_benchmarks";
 constexpr int64_t imagenet_classes = 1001;  // there; the first is for what is none of the others
 constexpr double imagenet_images = 1281167;
 constexpr const char* no_limit = "240h";  // there is none there
+
+struct TfModel {
+  const char* name;  // there
+  const char* ours;
+  int64_t batch;  // there, of each GPU, unless one is asked for
+};
+
+// The first of a network's two names is what it is called. The official ones are of
+// tensorflow/models (official/r1/resnet), whose version 1 has the stride in the 3x3 convolution.
+constexpr TfModel tf_models[] = {
+    {"resnet50", "resnet50_v1", 64},
+    {"resnet50_v1.5", "resnet50", 64},
+    {"resnet101", "resnet101_v1", 32},
+    {"resnet152", "resnet152_v1", 32},
+    {"official_resnet18", "resnet18", 32},
+    {"official_resnet34", "resnet34", 32},
+    {"official_resnet50", "resnet50", 128},
+    {"official_resnet101", "resnet101", 32},
+    {"official_resnet152", "resnet152", 32},
+    {"vgg16", "vgg16", 64},
+};
+
+// Throws std::invalid_argument where nearmetal does not have that network.
+const TfModel& find_tf_model(const std::string& name) {
+  std::vector<std::string> here;
+  for (const TfModel& model : tf_models) {
+    if (model.name == name) return model;
+    here.emplace_back(model.name);
+  }
+  const std::vector<std::string> ours = network_names();
+  const bool known = std::ranges::find(ours, name) != ours.end();
+  throw std::invalid_argument(
+      "--model=" + name +
+      (known
+           ? ": tf_cnn_benchmarks does not have this network; train it by nearmetal run --model " +
+                 name
+           : ": nearmetal does not have this network; it has " + joined(here)));
+}
 
 std::string as_given(const TfFlagValues& flags, const std::string& name) {
   return "--" + name + "=" + flags.text(name);
@@ -272,6 +309,11 @@ std::string in_flags(const TfTranslation& translation, const std::string& messag
     begin = end + 1;
   }
   return text;
+}
+
+std::string tf_model_name(const std::string& ours) {
+  const auto found = std::ranges::find(tf_models, ours, &TfModel::ours);
+  return found == std::end(tf_models) ? ours : found->name;
 }
 
 int64_t display_every_of(const std::vector<std::string>& argv) {

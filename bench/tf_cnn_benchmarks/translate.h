@@ -25,6 +25,9 @@ TfTranslation translated(const TfFlagValues& flags, const std::vector<std::strin
 /// "--num_batches must be ...".
 std::string in_flags(const TfTranslation& translation, const std::string& message);
 
+/// The name there of one of our networks, or ours where it has none.
+std::string tf_model_name(const std::string& ours);
+
 /// The value of --display_every in a command line that begins with the name of the program; its
 /// default where that is no such command line.
 int64_t display_every_of(const std::vector<std::string>& argv);

@@ -8,9 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "bench/cli/process_clock.h"
-#include "bench/commands/run.h"
+#include "bench/cli/process.h"
+#include "bench/commands/run_job.h"
 #include "reports/json/report_files.h"
+#include "reports/json/json.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/parse_options.h"
 #include "tests/support/temporary_folder.h"

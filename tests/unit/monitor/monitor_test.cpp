@@ -9,7 +9,7 @@
 #include <fstream>
 #include <limits>
 
-#include "bench/cli/process_clock.h"
+#include "bench/cli/process.h"
 #include "bench/monitor/monitor_sources.h"
 #include "models/errors.h"
 #include "tests/support/host_fixture.h"

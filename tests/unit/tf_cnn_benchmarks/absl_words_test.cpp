@@ -1,4 +1,4 @@
-#include "bench/tf_cnn_benchmarks/absl_words.h"
+#include "bench/tf_cnn_benchmarks/flags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

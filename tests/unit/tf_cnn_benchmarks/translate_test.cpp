@@ -7,8 +7,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "bench/tf_cnn_benchmarks/absl_words.h"
-#include "bench/tf_cnn_benchmarks/models.h"
+#include "bench/tf_cnn_benchmarks/flags.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {

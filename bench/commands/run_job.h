@@ -1,7 +1,7 @@
 // The work of `nearmetal run` in each process of a job.
 #pragma once
 
-#include "bench/cli/command.h"
+#include "bench/cli/command_line.h"
 #include "bench/cli/run_request.h"
 
 namespace nearmetal {

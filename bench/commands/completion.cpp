@@ -1,9 +1,10 @@
+#include "bench/commands/completion.h"
+
 #include <algorithm>
 #include <sstream>
 #include <string>
 #include <vector>
 
-#include "bench/cli/command_line.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {

@@ -1,4 +1,4 @@
-// When this process started, and what the kernel tells of others.
+// This process: its first steps, when it started, and what the kernel shows of it and of others.
 #pragma once
 
 #include <chrono>
@@ -7,6 +7,12 @@
 #include <string>
 
 namespace nearmetal {
+
+/// Opens those of the descriptors 0 to 2 that are closed, so that no file takes their place and
+/// what is meant for a terminal; what is written to them still fails. Makes a reader that went away
+/// and a file that may not grow errors of the write. Takes relative and empty elements, which mean
+/// the current folder, out of PATH: no program comes from there, for children neither.
+void prepare_process();
 
 /// Made in the first line of main(). The kernel's start time of the process (/proc/self/stat, in
 /// hundredths of a second) counts the loading of the executable in; where it cannot be read or

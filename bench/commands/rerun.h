@@ -1,10 +1,11 @@
-// Repeats the run of a report as a fresh launch of this program.
+// `nearmetal rerun`, and the repeats of a gate: the run of a report as a fresh launch of this
+// program.
 #pragma once
 
 #include <optional>
 #include <string>
 
-#include "bench/cli/command.h"
+#include "bench/cli/command_line.h"
 #include "comm/launch/launch_plan.h"
 #include "reports/compare/run_set.h"
 #include "reports/document/types.h"

@@ -1,14 +1,38 @@
-#include "bench/cli/process_clock.h"
+#include "bench/cli/process.h"
 
+#include <fcntl.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <cstdlib>
 #include <fstream>
 #include <optional>
 #include <sstream>
+#include <string>
 
 namespace nearmetal {
 namespace {
+
+void occupy_standard_descriptors() {
+  for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(standard, F_GETFD) >= 0) continue;
+    // The lowest that is free: this one. Not for the use that is made of it.
+    open("/dev/null", standard == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
+
+void shorten_path() {
+  const char* path = std::getenv("PATH");
+  if (path == nullptr) return;
+  std::istringstream folders(path);
+  std::string kept;
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (folder.starts_with('/')) kept += (kept.empty() ? "" : ":") + folder;
+  }
+  // An empty one would be the current folder, too.
+  kept.empty() ? unsetenv("PATH") : setenv("PATH", kept.c_str(), 1);
+}
 
 // The age of this process, by the kernel.
 std::optional<double> age_seconds() {
@@ -20,6 +44,13 @@ std::optional<double> age_seconds() {
 }
 
 }  // namespace
+
+void prepare_process() {
+  occupy_standard_descriptors();
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+  shorten_path();
+}
 
 ProcessClock::ProcessClock() : made_(std::chrono::steady_clock::now()) {
   const std::optional<double> age = age_seconds();

@@ -1,0 +1,40 @@
+// The signs that tell a virtual machine and a container from bare metal.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "reports/document/environment.h"
+
+namespace nearmetal {
+
+/// Where evidence comes from that is in no file. Tests put answers of their own here.
+struct SystemQueries {
+  /// Leaf 0x40000000 of CPUID, which is a hypervisor's where leaf 1 says that there is one.
+  std::function<Maybe<std::string>()> cpuid_signature;
+  /// The answer of systemd-detect-virt to --vm or --container.
+  std::function<Maybe<std::string>(const char* question)> detect_virt;
+  /// A variable of the environment; empty: not set.
+  std::function<std::string(const char* name)> variable;
+};
+
+/// The queries of this machine.
+SystemQueries system_queries();
+
+/// `hypervisor_cpu_flag` as the kernel shows it. `root` is the folder of the system's files.
+Virtualisation find_virtualisation(const std::filesystem::path& root, const SystemQueries& queries,
+                                   const Maybe<bool>& hypervisor_cpu_flag);
+
+/// Whether a module that lets NICs read the memory of GPUs (GPUDirect RDMA) is loaded:
+/// nvidia_peermem, or its forerunner nv_peer_mem.
+Maybe<bool> peer_memory_module(const std::filesystem::path& root);
+
+/// Whether the memory of GPUs can be shared with NICs as a dma-buf, by the flavour of the driver's
+/// module and the version of the kernel.
+Maybe<bool> dma_buf_by_kernel(const std::filesystem::path& root);
+
+/// Where what was found contradicts what the user says that it is; empty: nowhere.
+std::string contradiction(MachineKind claim, const Virtualisation& found);
+
+}  // namespace nearmetal
