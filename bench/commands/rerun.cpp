@@ -19,8 +19,10 @@
 #include "bench/sweep/sweep_report.h"
 #include "models/errors.h"
 #include "models/load_module.h"
+#include "reports/compare/read_runs.h"
 #include "reports/files/atomic_file.h"
 #include "reports/json/json.h"
+#include "reports/json/report_files.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {

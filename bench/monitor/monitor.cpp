@@ -10,19 +10,14 @@
 #include "bench/monitor/monitor_sources.h"
 #include "models/control_groups.h"
 #include "models/errors.h"
+#include "models/probe.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr size_t most_samples = 8192;     // in memory
 constexpr double slow_every_seconds = 1;  // counters of errors and processes take many calls
-
-double now_seconds() {
-  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
-}
 
 constexpr size_t most_values = 300;  // of a series in the report
 constexpr size_t fewest_samples_for_drift = 8;
