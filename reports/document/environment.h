@@ -64,10 +64,6 @@ struct Processor {
 /// Why a limit has no value, where what sets it was read.
 inline constexpr const char* no_limit = "no limit is set";
 
-/// Sizes of /dev/shm and of locked memory below which ranks of one host, or RDMA, lack room.
-inline constexpr int64_t small_shared_memory_bytes = int64_t{512} << 20;  // Docker gives 64 MiB
-inline constexpr int64_t small_locked_memory_bytes = int64_t{64} << 20;
-
 struct Limits {
   Maybe<int64_t> locked_memory_bytes;
   Maybe<int64_t> open_files;

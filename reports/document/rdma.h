@@ -22,6 +22,11 @@ constexpr auto names_of(PciDistance) { return std::array{"PIX", "PXB", "PHB", "N
 enum class GpuDirectRdma { none, dma_buf, peer_memory };
 constexpr auto names_of(GpuDirectRdma) { return std::array{"none", "dma-buf", "nvidia_peermem"}; }
 
+/// Rate of a lane, by generation from the first, in 1e9 transfers a second.
+inline constexpr std::array pcie_gigatransfers = {2.5, 5., 8., 16., 32., 64.};
+
+inline constexpr size_t most_listed_gids = 16;  // of a port
+
 struct RdmaGid {
   int64_t index = 0;
   Maybe<std::string> gid;

@@ -1,0 +1,19 @@
+// Conditions of the ways by which ranks exchange gradients, as NCCL took them.
+#pragma once
+
+#include <string>
+
+#include "reports/conditions/condition.h"
+
+namespace nearmetal {
+
+/// The transports of NCCL, and the variables that choose them.
+const Conditions& exchange_conditions();
+
+/// Whether ranks of one job are on several systems, or NCCL says that it takes the network.
+bool uses_network(const ExplainedSide& side);
+
+/// RDMA by way of the host's memory in place of that which reads and writes the memory of GPUs.
+Seen rdma_by_host(const ExplainedSide& base, const ExplainedSide& next);
+
+}  // namespace nearmetal
