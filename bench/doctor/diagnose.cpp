@@ -1,23 +1,26 @@
 #include "bench/doctor/diagnose.h"
 
 #include <algorithm>
-#include <stdexcept>
-#include <utility>
 
 #include "bench/monitor/monitor_sources.h"
 #include "comm/layout/gpu_profiles.h"
 #include "comm/layout/peer_rules.h"
 #include "models/errors.h"
-#include "reports/conditions/exchange_conditions.h"
 #include "reports/conditions/gpu_conditions.h"
-#include "reports/conditions/gpu_direct_conditions.h"
 #include "reports/conditions/host_conditions.h"
-#include "reports/conditions/nic_conditions.h"
+#include "reports/conditions/network_conditions.h"
+#include "reports/conditions/path_conditions.h"
 #include "reports/text/pattern.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
+
+using Findings = std::vector<Finding>;
+
+void add(const Findings& more, Findings& findings) {
+  findings.insert(findings.end(), more.begin(), more.end());
+}
 
 // "a VM (vmware)"
 std::string kind_of(const Checkup& checkup) {
@@ -27,6 +30,8 @@ std::string kind_of(const Checkup& checkup) {
     return "a VM (" + found.hypervisor.value.value_or("unknown hypervisor") + ")";
   return "VM or bare metal, which is not known (" + found.machine.reason + ")";
 }
+
+Finding ok(const char* code, const std::string& seen) { return {Urgency::ok, code, seen, "", ""}; }
 
 // The machine that fixes are meant for.
 Finding machine_of(const Checkup& checkup) {
@@ -42,25 +47,23 @@ Finding machine_of(const Checkup& checkup) {
     seen += ", in a container (" + *found.container + ")";
   const Maybe<std::string>& file = checkup.environment.nccl_topology_file;
   seen += "; NCCL topology file: " + (file ? *file : "none (" + file.reason + ")");
-  return {Urgency::ok, "machine", seen, "", ""};
+  return ok("machine", seen);
 }
 
-void add_driver(const Checkup& checkup, std::vector<Finding>& findings) {
+Findings of_driver(const Checkup& checkup) {
   if (!checkup.gpu_device_files) {
-    findings.push_back({Urgency::note, "no_gpu", "no NVIDIA device files in /dev",
-                        "runs train on the CPU, which says nothing about GPUs",
-                        "install the driver, or give the container or VM its GPUs (docker: --gpus "
-                        "all)"});
-    return;
+    return {{Urgency::note, "no_gpu", "no NVIDIA device files in /dev",
+             "runs train on the CPU, which says nothing about GPUs",
+             "install the driver, or give the container or VM its GPUs (docker: --gpus all)"}};
   }
   if (!checkup.nvml) {
-    findings.push_back({Urgency::blocker, "no_nvml", checkup.nvml.reason,
-                        "the driver and its library do not work together, and clocks, power and "
-                        "links stay unknown",
-                        "install libnvidia-ml of the driver's version; in a container: "
-                        "NVIDIA_DRIVER_CAPABILITIES=compute,utility"});
-    return;
+    return {{Urgency::blocker, "no_nvml", checkup.nvml.reason,
+             "the driver and its library do not work together, and clocks, power and links stay "
+             "unknown",
+             "install libnvidia-ml of the driver's version; in a container: "
+             "NVIDIA_DRIVER_CAPABILITIES=compute,utility"}};
   }
+  Findings findings;
   if (checkup.environment.gpus.empty()) {
     findings.push_back({Urgency::blocker, "no_gpu_listed", "the driver lists no GPU",
                         "runs on a GPU cannot start", "see dmesg for lines of NVRM"});
@@ -72,33 +75,26 @@ void add_driver(const Checkup& checkup, std::vector<Finding>& findings) {
                         "they must be of the same version, or CUDA does not start",
                         "restart the machine after an update of the driver, or reload the module"});
   } else {
-    findings.push_back({Urgency::ok, "driver", "driver " + *checkup.nvml, "", ""});
+    findings.push_back(ok("driver", "driver " + *checkup.nvml));
   }
+  return findings;
 }
 
 std::string fix_of(const BackendCheck& backend) {
-  switch (backend.obstacle) {
-    case Obstacle::none:
-      return "";
-    case Obstacle::not_built:
-      return "build with this backend (scripts/setup.sh)";
-    case Obstacle::not_loaded:
-      return "install the library that is named, or add its folder to LD_LIBRARY_PATH";
-    case Obstacle::old_driver:
-      return backend.fix;
-    case Obstacle::no_device:
-      return "install the driver of the GPU, or a newer one, or give the container or VM its GPU";
-  }
-  throw std::logic_error("unnamed Obstacle");
+  if (backend.obstacle == Obstacle::old_driver) return backend.fix;
+  if (backend.obstacle == Obstacle::not_built) return "build with this backend (scripts/setup.sh)";
+  return backend.obstacle == Obstacle::not_loaded
+             ? "install the library that is named, or add its folder to LD_LIBRARY_PATH"
+             : "install the driver of the GPU, or a newer one, or give the container or VM its GPU";
 }
 
-void add_backends(const Checkup& checkup, std::vector<Finding>& findings) {
-  const bool any = std::ranges::any_of(checkup.backends, [](const auto& backend) {
-    return backend.second.obstacle == Obstacle::none;
-  });
+Findings of_backends(const Checkup& checkup) {
+  const auto works = [](const auto& backend) { return backend.second.obstacle == Obstacle::none; };
+  const bool any = std::ranges::any_of(checkup.backends, works);
+  Findings findings;
   for (const auto& [name, backend] : checkup.backends) {
     if (backend.obstacle == Obstacle::none) {
-      findings.push_back({Urgency::ok, "backend", "the " + name + " backend works", "", ""});
+      findings.push_back(ok("backend", "the " + name + " backend works"));
       continue;
     }
     const bool needed = !any || (name == "cuda" && checkup.gpu_device_files);
@@ -107,6 +103,7 @@ void add_backends(const Checkup& checkup, std::vector<Finding>& findings) {
                         old ? "driver_too_old" : "backend_unusable", name + ": " + backend.reason,
                         "runs with --device " + name + " cannot start", fix_of(backend)});
   }
+  return findings;
 }
 
 std::string outcome(const MpiLaunch& launch) {
@@ -120,74 +117,66 @@ bool may_sweep(const Checkup& checkup) {
   return checkup.layout || checkup.environment.gpus.size() > 1;
 }
 
-void add_mpi(const Checkup& checkup, std::vector<Finding>& findings) {
+Findings of_mpi(const Checkup& checkup) {
   const std::optional<MpiLaunch>& mpi = checkup.mpi;
   if (!mpi) {
-    findings.push_back(
-        {may_sweep(checkup) ? Urgency::blocker : Urgency::note, "no_mpi", "mpirun is not on PATH",
-         "sweeps, and jobs of several ranks, cannot be started from here", "install Open MPI"});
-  } else if (mpi->status == 0 && mpi->ranks == 2) {
-    findings.push_back({Urgency::ok, "mpi", "mpirun started two ranks", "", ""});
-  } else {
-    findings.push_back({Urgency::blocker, "mpi_launch",
-                        "mpirun of two ranks, of which " + std::to_string(mpi->ranks) +
-                            " answered: " + outcome(*mpi),
-                        "jobs of several ranks cannot start",
-                        "try `mpirun -n 2 hostname`; on hosts with several networks name one: "
-                        "OMPI_MCA_btl_tcp_if_include and OMPI_MCA_oob_tcp_if_include"});
+    return {{may_sweep(checkup) ? Urgency::blocker : Urgency::note, "no_mpi",
+             "mpirun is not on PATH",
+             "sweeps, and jobs of several ranks, cannot be started from here", "install Open MPI"}};
   }
+  if (mpi->status == 0 && mpi->ranks == 2) return {ok("mpi", "mpirun started two ranks")};
+  return {{Urgency::blocker, "mpi_launch",
+           "mpirun of two ranks, of which " + std::to_string(mpi->ranks) +
+               " answered: " + outcome(*mpi),
+           "jobs of several ranks cannot start",
+           "try `mpirun -n 2 hostname`; on hosts with several networks name one: "
+           "OMPI_MCA_btl_tcp_if_include and OMPI_MCA_oob_tcp_if_include"}};
 }
 
-void add_nccl(const std::optional<MpiLaunch>& nccl, std::vector<Finding>& findings) {
-  if (!nccl) return;
-  if (nccl->status == 0) {
-    findings.push_back({Urgency::ok, "nccl", "NCCL summed over two GPUs", "", ""});
-    return;
-  }
+Findings of_nccl(const Checkup& checkup) {
+  const std::optional<MpiLaunch>& nccl = checkup.nccl;
+  if (!nccl) return {};
+  if (nccl->status == 0) return {ok("nccl", "NCCL summed over two GPUs")};
   const bool missing = nccl->status == static_cast<int>(ExitCode::not_supported);
-  findings.push_back(
-      {missing ? Urgency::warning : Urgency::blocker, "nccl_start",
-       "a sum over two GPUs: " + outcome(*nccl), "several GPUs cannot train one network",
-       "run `mpirun -n 2 nearmetal micro nccl/allreduce/8B` with NCCL_DEBUG=INFO; in "
-       "a container, give it a larger /dev/shm (docker: --shm-size 1g)"});
+  return {{missing ? Urgency::warning : Urgency::blocker, "nccl_start",
+           "a sum over two GPUs: " + outcome(*nccl), "several GPUs cannot train one network",
+           "run `mpirun -n 2 nearmetal micro nccl/allreduce/8B` with NCCL_DEBUG=INFO; in a "
+           "container, give it a larger /dev/shm (docker: --shm-size 1g)"}};
 }
 
-void add_hosts(const Checkup& checkup, std::vector<Finding>& findings) {
-  if (checkup.host_names.empty()) return;
+Findings of_hosts(const Checkup& checkup) {
+  if (checkup.host_names.empty()) return {};
   const std::string what = "a sum over ranks on " + shortened(joined(checkup.host_names));
+  constexpr const char* why = "jobs over these hosts cannot start";
   if (!checkup.hosts) {
-    findings.push_back({Urgency::blocker, "hosts_untried", what + " was not tried: no mpirun",
-                        "jobs over these hosts cannot start", "install Open MPI here and there"});
-    return;
+    return {{Urgency::blocker, "hosts_untried", what + " was not tried: no mpirun", why,
+             "install Open MPI here and there"}};
   }
-  if (checkup.hosts->status == 0) {
-    findings.push_back({Urgency::ok, "hosts", what + " arrives", "", ""});
-    return;
-  }
-  findings.push_back(
-      {Urgency::blocker, "hosts_exchange", what + ": " + outcome(*checkup.hosts),
-       "jobs over these hosts cannot start",
-       "each must let this one in by ssh without a password (or launcher.remote_shell)"
-       ", have this program at the same path and the same Open MPI, and its firewall "
-       "must let all TCP ports of the others pass; launcher.network names the network "
-       "that they share"});
+  if (checkup.hosts->status == 0) return {ok("hosts", what + " arrives")};
+  return {{Urgency::blocker, "hosts_exchange", what + ": " + outcome(*checkup.hosts), why,
+           "each must let this one in by ssh without a password (or launcher.remote_shell), have "
+           "this program at the same path and the same Open MPI, and its firewall must let all TCP "
+           "ports of the others pass; launcher.network names the network that they share"}};
 }
 
-void add_gnuplot(bool found, std::vector<Finding>& findings) {
-  if (found) {
-    findings.push_back({Urgency::ok, "gnuplot", "gnuplot draws the charts of pages", "", ""});
-    return;
-  }
-  findings.push_back({Urgency::note, "no_gnuplot", "gnuplot is not on PATH",
-                      "pages written by --html hold tables and no charts",
-                      "install gnuplot-nox here, or where the page is written"});
+Findings of_gnuplot(const Checkup& checkup) {
+  if (checkup.gnuplot) return {ok("gnuplot", "gnuplot draws the charts of pages")};
+  return {{Urgency::note, "no_gnuplot", "gnuplot is not on PATH",
+           "pages written by --html hold tables and no charts",
+           "install gnuplot-nox here, or where the page is written"}};
+}
+
+// The finding of a row whose sign the facts of the machine do not show.
+Finding seen_now(const Conditions& table, const char* code, const Checkup& checkup,
+                 const std::string& seen) {
+  return finding_of(condition_of(table, code), checkup.environment, {seen});
 }
 
 // Processes and clocks of a GPU at this moment.
-void add_gpu_now(const Checkup& checkup, size_t index, std::vector<Finding>& findings) {
-  if (index >= checkup.gpus_now.size()) return;
+Findings of_gpu_now(const Checkup& checkup, size_t index, const std::string& gpu) {
+  Findings findings;
+  if (index >= checkup.gpus_now.size()) return findings;
   const GpuNow& now = checkup.gpus_now[index];
-  const std::string gpu = "GPU " + std::to_string(index) + ": ";
   if (now.processes.value.value_or(0) > 0) {
     findings.push_back(
         {Urgency::warning, "gpu_in_use", gpu + std::to_string(*now.processes) + " processes use it",
@@ -195,36 +184,27 @@ void add_gpu_now(const Checkup& checkup, size_t index, std::vector<Finding>& fin
   }
   constexpr int64_t slowed_by_hardware_or_heat = 0x8 | 0x20 | 0x40 | 0x80;
   if ((now.throttle_bits.value.value_or(0) & slowed_by_hardware_or_heat) != 0) {
-    findings.push_back(finding_of(condition_of(gpu_conditions(), "throttled_now"),
-                                  checkup.environment,
-                                  {gpu + "its clocks are held down by heat or power now"}));
+    findings.push_back(seen_now(gpu_conditions(), "throttled_now", checkup,
+                                gpu + "its clocks are held down by heat or power now"));
   }
+  return findings;
 }
 
-void add_gpus(const Checkup& checkup, std::vector<Finding>& findings) {
+Findings of_gpus(const Checkup& checkup) {
   const Environment& machine = checkup.environment;
+  Findings findings;
   for (size_t i = 0; i < machine.gpus.size(); ++i) {
-    const size_t before = findings.size();
-    add_gpu_now(checkup, i, findings);
+    const std::string name = "GPU " + std::to_string(i) + ": ";
+    Findings found = of_gpu_now(checkup, i, name);
     for (const Condition& condition : gpu_conditions()) {
-      if (!condition.here) continue;
-      for (const Sign& sign : condition.here(machine)) {
-        if (sign.gpu == i) findings.push_back(finding_of(condition, machine, sign));
+      for (const Sign& sign : signs_of(condition, machine)) {
+        if (sign.gpu == i) found.push_back(finding_of(condition, machine, sign));
       }
     }
-    if (findings.size() > before) continue;
-    findings.push_back({Urgency::ok, "gpu",
-                        "GPU " + std::to_string(i) + ": " + machine.gpus[i].name + ", no findings",
-                        "", ""});
+    if (found.empty()) found.push_back(ok("gpu", name + machine.gpus[i].name + ", no findings"));
+    add(found, findings);
   }
-}
-
-// The findings of a table; where there are none, that it was looked at.
-void add_table(const Conditions& conditions, const Environment& machine, Finding if_none,
-               std::vector<Finding>& findings) {
-  std::vector<Finding> found = findings_of(conditions, machine);
-  if (found.empty() && !if_none.seen.empty()) found.push_back(std::move(if_none));
-  findings.insert(findings.end(), found.begin(), found.end());
+  return findings;
 }
 
 // NVIDIA's boards with NVSwitches are SXM, also where the name does not say so (H200, B200); NVL
@@ -245,30 +225,34 @@ bool has_nvlinks(const Gpu& gpu) {
 }
 
 // The ways between GPUs.
-void add_peers(const Environment& machine, std::vector<Finding>& findings) {
+Findings of_peers(const Checkup& checkup) {
+  const std::vector<Gpu>& gpus = checkup.environment.gpus;
+  Findings findings = findings_of(peer_conditions(), checkup.environment);
   int64_t paths = 0;
-  for (const Gpu& gpu : machine.gpus) paths += std::ssize(gpu.peers);
-  const std::string all = "all " + std::to_string(paths) + " paths between GPUs by NVLink";
-  const size_t before = findings.size();
-  add_table(peer_conditions(), machine, {Urgency::ok, "peers", paths > 0 ? all : "", "", ""},
-            findings);
-  if (!is_vm(machine) || std::ranges::none_of(machine.gpus, has_nvlinks)) return;
-  for (size_t i = before; i < findings.size(); ++i) {
-    if (findings[i].code != "peers_without_nvlink") continue;
-    findings[i] = finding_of(condition_of(peer_conditions(), "nvlink_lost"), machine,
-                             {findings[i].seen + " of this VM, though the GPUs have NVLinks"});
+  for (const Gpu& gpu : gpus) paths += std::ssize(gpu.peers);
+  if (findings.empty() && paths > 0) {
+    return {ok("peers", "all " + std::to_string(paths) + " paths between GPUs by NVLink")};
   }
+  const bool should_have = is_vm(checkup.environment) && std::ranges::any_of(gpus, has_nvlinks);
+  for (Finding& finding : findings) {
+    if (!should_have || finding.code != "peers_without_nvlink") continue;
+    finding = seen_now(peer_conditions(), "nvlink_lost", checkup,
+                       finding.seen + " of this VM, though the GPUs have NVLinks");
+  }
+  return findings;
+}
+
+Findings of_exchange(const Checkup& checkup) {
+  return findings_of(exchange_conditions(), checkup.environment);
 }
 
 // NICs with RDMA, and the ways between them and GPUs.
-void add_nics(const Environment& machine, std::vector<Finding>& findings) {
-  if (machine.rdma.empty()) return;
-  const size_t before = findings.size();
-  add_table(nic_conditions(), machine, {}, findings);
-  add_table(gpu_direct_conditions(), machine, {}, findings);
-  if (findings.size() > before) return;
-  findings.push_back({Urgency::ok, "nics",
-                      counted(std::ssize(machine.rdma), "RDMA device") + ", no findings", "", ""});
+Findings of_nics(const Checkup& checkup) {
+  const std::vector<RdmaDevice>& nics = checkup.environment.rdma;
+  Findings findings = findings_of(nic_conditions(), checkup.environment);
+  add(findings_of(gpu_direct_conditions(), checkup.environment), findings);
+  if (!findings.empty() || nics.empty()) return findings;
+  return {ok("nics", counted(std::ssize(nics), "RDMA device") + ", no findings")};
 }
 
 PeerDevice device_of(const Gpu& gpu) {
@@ -280,42 +264,37 @@ PeerDevice device_of(const Gpu& gpu) {
 }
 
 // The vGPUs and MIG devices that are no peers: of the layout's jobs, else of all GPUs here.
-void add_peer_rules(const Checkup& checkup, std::vector<Finding>& findings) {
-  std::vector<Finding> found;
-  if (checkup.layout) {
-    found = checkup.layout->peers;
-  } else {
-    std::vector<PeerDevice> devices;
-    for (const Gpu& gpu : checkup.environment.gpus) devices.push_back(device_of(gpu));
-    found = peer_findings("a job on all GPUs of this machine", devices);
-  }
-  findings.insert(findings.end(), found.begin(), found.end());
+Findings of_peer_rules(const Checkup& checkup) {
+  if (checkup.layout) return checkup.layout->peers;
+  std::vector<PeerDevice> devices;
+  for (const Gpu& gpu : checkup.environment.gpus) devices.push_back(device_of(gpu));
+  return peer_findings("a job on all GPUs of this machine", devices);
 }
 
 // Whether MIG is as a configuration says, where one was named.
-void add_mig(const Checkup& checkup, std::vector<Finding>& findings) {
-  if (!checkup.mig_config) return;
+Findings of_mig(const Checkup& checkup) {
+  if (!checkup.mig_config) return {};
   const MigConfig& wanted = *checkup.mig_config;
   const std::string name = "'" + wanted.label + "' of " + wanted.file;
   constexpr const char* why = "jobs would have other parts of the GPUs, or none";
   if (checkup.environment.gpus.empty()) {
     const std::string reason = checkup.nvml ? "the driver lists no GPU" : checkup.nvml.reason;
-    findings.push_back({Urgency::blocker, "mig_config", "no GPU to check against " + name, why,
-                        "fix the driver first: " + reason});
-    return;
+    return {{Urgency::blocker, "mig_config", "no GPU to check against " + name, why,
+             "fix the driver first: " + reason}};
   }
-  const std::vector<std::string> differences = mig_differences(wanted, checkup.environment.gpus);
-  for (const std::string& difference : differences) {
+  Findings findings;
+  for (const std::string& difference : mig_differences(wanted, checkup.environment.gpus)) {
     findings.push_back({Urgency::blocker, "mig_config", difference, why, apply_command(wanted)});
   }
-  if (!differences.empty()) return;
-  findings.push_back({Urgency::ok, "mig_config", "MIG is as " + name + " says", "", ""});
+  if (findings.empty()) return {ok("mig_config", "MIG is as " + name + " says")};
+  return findings;
 }
 
 // Whether a sweep of a layout file could start, where one was named.
-void add_layout(const Checkup& checkup, std::vector<Finding>& findings) {
-  if (!checkup.layout) return;
+Findings of_layout(const Checkup& checkup) {
+  if (!checkup.layout) return {};
   const LayoutCheck& layout = *checkup.layout;
+  Findings findings;
   for (const std::string& problem : layout.problems) {
     findings.push_back({Urgency::blocker, "layout", problem,
                         "a sweep of this file would refuse it, or its jobs would fail",
@@ -324,12 +303,11 @@ void add_layout(const Checkup& checkup, std::vector<Finding>& findings) {
   if (layout.problems.empty()) {
     const std::string layouts = " (" + counted(layout.layouts, "layout") + ")";
     findings.push_back(
-        {Urgency::ok, "layout",
-         layout.file + (layout.names_this_machine
-                            ? ": this machine has all that a sweep of it" + layouts + " needs"
-                            : layouts + ": its hosts are other machines, whose "
-                                        "GPUs are not looked at from here"),
-         "", ""});
+        ok("layout",
+           layout.file + (layout.names_this_machine
+                              ? ": this machine has all that a sweep of it" + layouts + " needs"
+                              : layouts + ": its hosts are other machines, whose GPUs "
+                                          "are not looked at from here")));
   }
   for (const UnsupportedArm& arm : layout.left_out) {
     findings.push_back({Urgency::note, "layout_left_out",
@@ -337,69 +315,56 @@ void add_layout(const Checkup& checkup, std::vector<Finding>& findings) {
                         "a sweep reports it as unsupported and runs the others",
                         "nothing to do, unless it is to run: use a machine that has it"});
   }
-  if (!checkup.host_names.empty()) return;
-  findings.push_back({Urgency::note, "network_untried",
-                      layout.file + " names no other host, so that no network was tried",
-                      "its jobs stay on this machine",
-                      "nothing to do, unless jobs are to run on others: name these in \"hosts\""});
+  if (checkup.host_names.empty()) {
+    findings.push_back({Urgency::note, "network_untried",
+                        layout.file + " names no other host, so that no network was tried",
+                        "its jobs stay on this machine",
+                        "nothing to do, unless jobs are to run on others: name these in "
+                        "\"hosts\""});
+  }
+  return findings;
 }
 
-constexpr int64_t mebibyte = int64_t{1} << 20;
-constexpr int64_t little_disk = 256 * mebibyte;
-
-void add_files(const Checkup& checkup, std::vector<Finding>& findings) {
-  if (checkup.plan_cache_writable && !*checkup.plan_cache_writable) {
+// What the system allows, and what it is busy with.
+Findings of_system(const Checkup& checkup) {
+  Findings findings = findings_of(limit_conditions(), checkup.environment);
+  if (findings.empty()) findings = {ok("limits", "/dev/shm, memlock and nofile suffice")};
+  add(findings_of(system_conditions(), checkup.environment), findings);
+  if (checkup.plan_cache_writable.value == false) {
     findings.push_back({Urgency::warning, "plan_cache_read_only",
                         checkup.plan_cache_folder + " cannot be written",
                         "every run chooses its kernels anew, perhaps others",
                         "make it writable, or give --plan-cache another place"});
   }
+  constexpr int64_t mebibyte = int64_t{1} << 20, little_disk = 256 * mebibyte;
   if (checkup.free_disk_bytes && *checkup.free_disk_bytes < little_disk) {
     findings.push_back(
         {Urgency::warning, "little_disk",
          std::to_string(*checkup.free_disk_bytes / mebibyte) + " MiB are free in this folder",
          "reports may not fit", "make room, or give --output another place"});
   }
-}
-
-// What of the system changes from moment to moment.
-void add_system_now(const Checkup& checkup, std::vector<Finding>& findings) {
   if (const Maybe<double>& busy = checkup.cpus_busy_with_others; busy && *busy > others_may_use) {
-    findings.push_back(
-        finding_of(condition_of(system_conditions(), "cpus_in_use"), checkup.environment,
-                   {"other processes keep " + significant(*busy, 2) + " CPUs busy"}));
+    findings.push_back(seen_now(system_conditions(), "cpus_in_use", checkup,
+                                "other processes keep " + significant(*busy, 2) + " CPUs busy"));
   }
-  if (checkup.clock_synchronised && !*checkup.clock_synchronised) {
+  if (checkup.clock_synchronised.value == false) {
     findings.push_back({Urgency::note, "clock_not_synchronised",
                         "the kernel says that its clock is not synchronised",
                         "times in reports of several hosts may not agree",
                         "run chrony or systemd-timesyncd; in a VM, take the host's clock"});
   }
+  return findings;
 }
 
 }  // namespace
 
 std::vector<Finding> diagnose(const Checkup& checkup) {
-  const Environment& machine = checkup.environment;
-  std::vector<Finding> findings = {machine_of(checkup)};
-  add_driver(checkup, findings);
-  add_backends(checkup, findings);
-  add_mpi(checkup, findings);
-  add_nccl(checkup.nccl, findings);
-  add_hosts(checkup, findings);
-  add_gnuplot(checkup.gnuplot, findings);
-  add_gpus(checkup, findings);
-  add_peers(machine, findings);
-  add_table(exchange_conditions(), machine, {}, findings);
-  add_nics(machine, findings);
-  add_peer_rules(checkup, findings);
-  add_mig(checkup, findings);
-  add_layout(checkup, findings);
-  add_table(limit_conditions(), machine,
-            {Urgency::ok, "limits", "/dev/shm, memlock and nofile suffice", "", ""}, findings);
-  add_table(system_conditions(), machine, {}, findings);
-  add_files(checkup, findings);
-  add_system_now(checkup, findings);
+  Findings findings = {machine_of(checkup)};
+  for (const auto look :
+       {of_driver, of_backends, of_mpi, of_nccl, of_hosts, of_gnuplot, of_gpus, of_peers,
+        of_exchange, of_nics, of_peer_rules, of_mig, of_layout, of_system}) {
+    add(look(checkup), findings);
+  }
   return findings;
 }
 

@@ -1,15 +1,14 @@
 #include "reports/attribution/known_causes.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
-#include <stdexcept>
 #include <string>
 
-#include "reports/conditions/exchange_conditions.h"
 #include "reports/conditions/gpu_conditions.h"
-#include "reports/conditions/gpu_direct_conditions.h"
 #include "reports/conditions/host_conditions.h"
-#include "reports/conditions/nic_conditions.h"
+#include "reports/conditions/network_conditions.h"
+#include "reports/conditions/path_conditions.h"
 
 namespace nearmetal {
 namespace {
@@ -33,26 +32,16 @@ bool may_slow(const Slowed& slowed, Layer layer, const ExplainedSide& side) {
          std::ranges::find(slowed.of_cpu_work, layer) != slowed.of_cpu_work.end();
 }
 
-const char* where_to_look(Layer layer) {
-  switch (layer) {
-    case Layer::clock:
-      return "watch clocks, power and temperature while it runs";
-    case Layer::compute:
-      return "look for another user of the device, or a smaller share of it";
-    case Layer::memory:
-      return "look for another user of the memory, ECC, and the node on which it lies";
-    case Layer::cpu:
-      return "look for what else runs on these CPUs: processes, interrupts, other VMs";
-    case Layer::launch:
-      return "look at the driver's version and the CPUs' power states";
-    case Layer::input:
-      return "look at the way of PCIe: IOMMU, switches, NUMA node of the pinned memory";
-    case Layer::communication:
-      return "time the links (nearmetal micro); communication.nccl of the reports has the "
-             "transports";
-  }
-  throw std::logic_error("unnamed Layer");
-}
+// By layer.
+constexpr std::array where_to_look = {
+    "watch clocks, power and temperature while it runs",
+    "look for another user of the device, or a smaller share of it",
+    "look for another user of the memory, ECC, and the node on which it lies",
+    "look for what else runs on these CPUs: processes, interrupts, other VMs",
+    "look at the driver's version and the CPUs' power states",
+    "look at the way of PCIe: IOMMU, switches, NUMA node of the pinned memory",
+    "time the links (nearmetal micro); communication.nccl of the reports has the transports"};
+static_assert(where_to_look.size() == names_of(Layer{}).size());
 
 }  // namespace
 
@@ -74,7 +63,7 @@ std::vector<KnownCause> known_causes(const ExplainedSide& base, const ExplainedS
     }
     if (!found) {
       causes.push_back({"not_seen", share.layer, "nothing in the reports shows why",
-                        where_to_look(share.layer)});
+                        where_to_look.at(static_cast<size_t>(share.layer))});
     }
   }
   return causes;

@@ -175,19 +175,13 @@ class Probes {
   const SideFigures& next_;
 };
 
-LayerFinding finding(Layer layer, double LayerFactors::*factor_of, const Maybe<double>& factor,
-                     const std::vector<SeenProbe>& seen, const std::string& hidden = "",
-                     const std::string& beyond = "") {
-  return {layer, factor_of, factor, seen, hidden, beyond};
-}
-
 LayerFinding communication(const Probes& probes, const SideFigures& base, const SideFigures& next) {
   const auto factor = &LayerFactors::communication_seconds;
   if (!base.exchanges && !next.exchanges) {
-    return finding(Layer::communication, factor, 0.0, {}, "no gradients are exchanged");
+    return {Layer::communication, factor, 0.0, {}, "no gradients are exchanged"};
   }
-  return finding(Layer::communication, factor, next.exposed_seconds - base.exposed_seconds,
-                 probes.communication());
+  return {Layer::communication, factor, next.exposed_seconds - base.exposed_seconds,
+          probes.communication()};
 }
 
 std::vector<LayerFinding> where_the_cpu_computes(const Probes& probes, const UnitWords& words) {
@@ -197,16 +191,26 @@ std::vector<LayerFinding> where_the_cpu_computes(const Probes& probes, const Uni
     return probes.if_split(beyond_known(probes.median_ratio(name), host));
   };
   const Unknown none{"the CPU computes"};
-  return {
-      finding(Layer::clock, &LayerFactors::clock, clock, {probes.seconds(quantum_probe)}),
-      finding(Layer::compute, &LayerFactors::compute, rest("product/"), {probes.product()},
-              "nothing of it is bound by its operations", "clock and cpu"),
-      finding(Layer::memory, &LayerFactors::memory, rest(memory_probe),
-              {probes.bytes(memory_probe)}, "nothing of it is bound by its bytes", "clock and cpu"),
-      finding(Layer::cpu, &LayerFactors::cpu, ratio(host, clock), probes.cpu(), "", "clock"),
-      finding(Layer::launch, &LayerFactors::launch, none, {}, "the CPU itself computes"),
-      finding(Layer::input, &LayerFactors::input, none, {},
-              std::string(words.plural) + " are where the CPU computes")};
+  return {{Layer::clock, &LayerFactors::clock, clock, {probes.seconds(quantum_probe)}},
+          {Layer::compute,
+           &LayerFactors::compute,
+           rest("product/"),
+           {probes.product()},
+           "nothing of it is bound by its operations",
+           "clock and cpu"},
+          {Layer::memory,
+           &LayerFactors::memory,
+           rest(memory_probe),
+           {probes.bytes(memory_probe)},
+           "nothing of it is bound by its bytes",
+           "clock and cpu"},
+          {Layer::cpu, &LayerFactors::cpu, ratio(host, clock), probes.cpu(), "", "clock"},
+          {Layer::launch, &LayerFactors::launch, none, {}, "the CPU itself computes"},
+          {Layer::input,
+           &LayerFactors::input,
+           none,
+           {},
+           std::string(words.plural) + " are where the CPU computes"}};
 }
 
 std::vector<LayerFinding> where_a_gpu_computes(const Probes& probes, const StepModel& model,
@@ -223,21 +227,31 @@ std::vector<LayerFinding> where_a_gpu_computes(const Probes& probes, const StepM
                                         milliseconds_text(model.input) +
                                         ", hidden behind the rest of the step";
   const std::string device = "the step waits for the host, or no kernel is bound by it";
-  return {finding(Layer::clock, &LayerFactors::clock, clock, {probes.sm_clock()}, device),
-          finding(Layer::compute, &LayerFactors::compute,
-                  probes.if_split(beyond_known(probes.median_ratio("product/"), clock)),
-                  {probes.product()}, device, "clock"),
-          finding(Layer::memory, &LayerFactors::memory,
-                  probes.if_split(probes.median_ratio(memory_probe)), {probes.bytes(memory_probe)},
-                  device),
-          finding(Layer::cpu, &LayerFactors::cpu, host, probes.cpu(), queueing),
-          finding(Layer::launch, &LayerFactors::launch,
-                  beyond_known(probes.median_ratio(queue_probe), host),
-                  {probes.seconds(queue_probe), probes.seconds("launch/kernel"),
-                   probes.seconds("launch/graph")},
-                  queueing, "cpu"),
-          finding(Layer::input, &LayerFactors::input, probes.input_ratio(),
-                  {probes.bytes(input_probe), probes.bytes(pageable_probe)}, copying)};
+  return {{Layer::clock, &LayerFactors::clock, clock, {probes.sm_clock()}, device},
+          {Layer::compute,
+           &LayerFactors::compute,
+           probes.if_split(beyond_known(probes.median_ratio("product/"), clock)),
+           {probes.product()},
+           device,
+           "clock"},
+          {Layer::memory,
+           &LayerFactors::memory,
+           probes.if_split(probes.median_ratio(memory_probe)),
+           {probes.bytes(memory_probe)},
+           device},
+          {Layer::cpu, &LayerFactors::cpu, host, probes.cpu(), queueing},
+          {Layer::launch,
+           &LayerFactors::launch,
+           beyond_known(probes.median_ratio(queue_probe), host),
+           {probes.seconds(queue_probe), probes.seconds("launch/kernel"),
+            probes.seconds("launch/graph")},
+           queueing,
+           "cpu"},
+          {Layer::input,
+           &LayerFactors::input,
+           probes.input_ratio(),
+           {probes.bytes(input_probe), probes.bytes(pageable_probe)},
+           copying}};
 }
 
 }  // namespace

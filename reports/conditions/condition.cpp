@@ -67,7 +67,7 @@ Between if_new(const std::string& what, bool (*is_so)(const T&)) {
 // The finding on the first machine that shows it.
 std::optional<Finding> found_on(const Condition& condition, const ExplainedSide& side) {
   for (const Environment* machine : side.environments) {
-    const Signs signs = condition.here(*machine);
+    const Signs signs = signs_of(condition, *machine);
     if (!signs.empty()) return finding_of(condition, *machine, signs.front());
   }
   return std::nullopt;
@@ -116,6 +116,10 @@ std::string advice_for(const Environment& machine, const Advice& advice) {
   return advice_outside(machine, advice) + "; in a container: " + advice.container;
 }
 
+Signs signs_of(const Condition& condition, const Environment& machine) {
+  return condition.here ? condition.here(machine) : Signs{};
+}
+
 Finding finding_of(const Condition& condition, const Environment& machine, const Sign& sign) {
   std::string fix = advice_for(machine, condition.advice);
   for (const auto& [word, name] : sign.names) fix = replaced(fix, word, name);
@@ -126,8 +130,7 @@ Finding finding_of(const Condition& condition, const Environment& machine, const
 std::vector<Finding> findings_of(const Conditions& conditions, const Environment& machine) {
   std::vector<Finding> findings;
   for (const Condition& condition : conditions) {
-    if (!condition.here) continue;
-    for (const Sign& sign : condition.here(machine)) {
+    for (const Sign& sign : signs_of(condition, machine)) {
       findings.push_back(finding_of(condition, machine, sign));
     }
   }

@@ -86,6 +86,9 @@ const Condition& condition_of(const Conditions& conditions, const std::string& c
 /// The advice for the kind of machine; for all kinds, where it is not known.
 std::string advice_for(const Environment& machine, const Advice& advice);
 
+/// Empty where the condition has no `here`.
+Signs signs_of(const Condition& condition, const Environment& machine);
+
 Finding finding_of(const Condition& condition, const Environment& machine, const Sign& sign);
 std::vector<Finding> findings_of(const Conditions& conditions, const Environment& machine);
 

@@ -37,7 +37,8 @@ double cpus_of(const Environment& machine) {
 }
 
 // Whether the mask or the quota of the machine that has the fewest is to blame.
-Seen fewer_cpus(const ExplainedSide& base, const ExplainedSide& next, bool by_quota) {
+template <bool by_quota>
+Seen fewer_cpus(const ExplainedSide& base, const ExplainedSide& next) {
   const auto fewest = std::ranges::min_element(
       next.environments, {}, [](const Environment* machine) { return cpus_of(*machine); });
   if (fewest == next.environments.end() || is_held_by_quota(**fewest) != by_quota) return {};
@@ -46,13 +47,6 @@ Seen fewer_cpus(const ExplainedSide& base, const ExplainedSide& next, bool by_qu
                                      std::to_string((*fewest)->usable_cpus) + " that are usable:"
                                : "usable CPUs:";
   return less(what, cpus_of)(base, next);
-}
-
-Seen lower_quota(const ExplainedSide& base, const ExplainedSide& next) {
-  return fewer_cpus(base, next, true);
-}
-Seen fewer_in_mask(const ExplainedSide& base, const ExplainedSide& next) {
-  return fewer_cpus(base, next, false);
 }
 
 double most_monitored(const ExplainedSide& side, const char* name) {
@@ -116,10 +110,10 @@ const Conditions of_system = {
         {"boot the VM by KVM (-accel kvm); on a host that is a VM itself, allow nested ones"}),
     of_both({"cpu_quota"},
             {{Layer::cpu, Layer::launch}, {Layer::clock, Layer::compute, Layer::memory}},
-            Urgency::warning, held_by_quota, lower_quota,
+            Urgency::warning, held_by_quota, fewer_cpus<true>,
             "threads beyond it are stopped in the middle of steps",
             {"raise it (docker: --cpus; Kubernetes: limits.cpu), or bind to as many CPUs"}),
-    of_sides("cpu_set_smaller", {{Layer::cpu, Layer::launch}}, fewer_in_mask,
+    of_sides("cpu_set_smaller", {{Layer::cpu, Layer::launch}}, fewer_cpus<false>,
              {"give the process as many CPUs: affinity mask, vCPUs of the VM"}),
     of_sides("steal", {{Layer::cpu, Layer::launch, Layer::clock}}, stolen_time,
              {"pin the vCPUs of the VM, and do not give more of them than the host has CPUs"}),

@@ -160,7 +160,7 @@ TEST_F(KnownCauses, AWorseTransportHasACauseOfItsOwn) {
 RdmaDevice nic(const std::string& name, bool ats, const std::string& state = "active") {
   RdmaDevice device;
   device.name = name;
-  device.pci_id = "0000:17:00.0";
+  device.pci_id = std::string("0000:17:00.0");
   device.ats = ats;
   RdmaPort& port = device.ports.emplace_back();
   port.state = state;

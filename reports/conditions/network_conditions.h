@@ -1,7 +1,5 @@
-// Conditions of the ways by which ranks exchange gradients, as NCCL took them.
+// Conditions of the ways between ranks: what NCCL took, and the NICs.
 #pragma once
-
-#include <string>
 
 #include "reports/conditions/condition.h"
 
@@ -9,6 +7,9 @@ namespace nearmetal {
 
 /// The transports of NCCL, and the variables that choose them.
 const Conditions& exchange_conditions();
+
+/// NICs with RDMA: their ports, links and files.
+const Conditions& nic_conditions();
 
 /// Whether ranks of one job are on several systems, or NCCL says that it takes the network.
 bool uses_network(const ExplainedSide& side);

@@ -1,10 +1,8 @@
-#include "reports/conditions/gpu_direct_conditions.h"
+#include "reports/conditions/path_conditions.h"
 
 #include <algorithm>
-#include <set>
 
-#include "reports/conditions/exchange_conditions.h"
-#include "reports/conditions/gpu_conditions.h"
+#include "reports/conditions/network_conditions.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -13,6 +11,136 @@ namespace {
 using Names = std::vector<std::string>;
 
 std::string gpu_name(size_t index) { return "GPU " + std::to_string(index); }
+
+// Where the configuration of PCI devices ends after 64 bytes.
+constexpr const char* as_root =
+    "run doctor as root, in a container with CAP_SYS_ADMIN as well (docker: "
+    "--cap-add=SYS_ADMIN)";
+
+// Nothing but switches is between two devices, so that their traffic need not pass a host bridge.
+bool at_most_switches(const Maybe<PciDistance>& distance) {
+  return distance && *distance <= PciDistance::pxb;
+}
+
+Advice advice_on_acs() {
+  const std::string translated =
+      "leave ACS on, which keeps guests apart; turn on ATS at the NICs (mlxconfig -d DEVICE set "
+      "ATS_ENABLED=true) and direct translated P2P (DirectTrans+ in lspci -vvv) at the bridges "
+      "above GPUs and NICs";
+  return {"on the host: " + translated,
+          "pciPassthru.RelaxACSforP2P = TRUE in the VM's configuration; on the host: " + translated,
+          "switch ACS off in the BIOS, or at each start for the bridges above GPUs and NICs: "
+          "setpci -s BRIDGE ECAP_ACS+0x6.w=0000; where this machine is to have guests: " +
+              translated};
+}
+
+Condition unknown_acs(Signs (*here)(const Environment&)) {
+  return of_machine(
+      "acs_unknown", Urgency::note, here,
+      "redirected traffic goes up to the root complex and back, not through the switch", {as_root});
+}
+
+Signs unknown_acs_signs(const std::string& where, const Names& names) {
+  return signs_naming(
+      names, "PCIe ACS of the bridges " + where,
+      " is not readable without root: they may redirect what peers send one another");
+}
+
+struct PeerPaths {
+  int64_t all = 0, refused = 0, without_nvlink = 0;
+
+  std::string some(int64_t number) const {
+    return std::to_string(number) + " of " + std::to_string(all) + " paths between GPUs";
+  }
+};
+
+PeerPaths paths_of(const Environment& machine) {
+  PeerPaths paths;
+  for (const Gpu& gpu : machine.gpus) {
+    for (const GpuPeer& peer : gpu.peers) {
+      ++paths.all;
+      if (peer.reads.value == false) ++paths.refused;
+      if (peer.nvlink.value == false) ++paths.without_nvlink;
+    }
+  }
+  return paths;
+}
+
+Signs refused_peers(const Environment& machine) {
+  const PeerPaths paths = paths_of(machine);
+  if (paths.refused == 0) return {};
+  return {{"no peer access on " + paths.some(paths.refused)}};
+}
+
+bool lacks_nvlinks(const Environment& machine) { return paths_of(machine).without_nvlink > 0; }
+
+Signs peers_without_nvlink(const Environment& machine) {
+  const PeerPaths paths = paths_of(machine);
+  if (paths.refused > 0 || paths.without_nvlink == 0) return {};  // refused: another finding
+  return {{"no NVLink on " + paths.some(paths.without_nvlink)}};
+}
+
+bool is_redirected(const Gpu& gpu) { return gpu.acs_redirect.value == true; }
+
+Signs redirected_peers(const Environment& machine) {
+  const PeerPaths paths = paths_of(machine);
+  if (paths.refused + paths.without_nvlink == 0) return {};
+  if (std::ranges::none_of(machine.gpus, is_redirected)) return {};
+  return {{"bridges above the GPUs redirect what peers send one another (PCIe ACS)"}};
+}
+
+// GPUs that reach another through switches, not by NVLink, and whose bridges do not tell of ACS.
+Signs peers_of_unknown_acs(const Environment& machine) {
+  Names names;
+  for (size_t i = 0; i < machine.gpus.size(); ++i) {
+    const Gpu& gpu = machine.gpus[i];
+    const bool by_switches = std::ranges::any_of(gpu.peers, [](const GpuPeer& peer) {
+      return peer.nvlink.value == false && at_most_switches(peer.distance);
+    });
+    if (is_redirected(gpu)) return {};  // another finding
+    if (by_switches && !gpu.acs_redirect) names.push_back(gpu_name(i));
+  }
+  return unknown_acs_signs("above ", names);
+}
+
+const std::string domain = "pass all GPUs of an NVLink domain through together";
+const std::string board =
+    "pass all GPUs of the board and its NVSwitches through to one VM; or, where the host keeps the "
+    "NVSwitches, have its nvidia-fabricmanager activate the partition of these GPUs";
+const std::string bridge =
+    "look at nvidia-smi nvlink -s, at the bridge's seat, and on a board with NVSwitches at "
+    "nvidia-fabricmanager";
+const std::string same_vm =
+    "nothing to do where nothing bridges the GPUs; where NVLinks do on the host (nvidia-smi topo "
+    "-m "
+    "there), pass all GPUs of a bridge through to one VM";
+
+const Conditions of_peers = {
+    of_machine("acs_redirect", Urgency::warning, redirected_peers,
+               "without NVLink it takes the way through the root complex, if it arrives",
+               advice_on_acs()),
+    unknown_acs(peers_of_unknown_acs),
+    of_both(
+        {"peer_access_refused", "p2p_refused"}, exchange, Urgency::warning, refused_peers, {},
+        "their exchange goes through the host's memory, at a fraction of the speed",
+        {domain + "; by PCIe: x-nv-gpudirect-clique=0 of QEMU's vfio-pci, at GPUs below one switch",
+         domain + "; by PCIe: pciPassthru.allowP2P = TRUE and pciPassthru.RelaxACSforP2P = TRUE in "
+                  "the VM's configuration",
+         "look at nvidia-smi topo -p2p r, which tells the reason, and at PCIe ACS and the IOMMU "
+         "(iommu=pt)"}),
+    // Whether GPUs should have some takes more than the facts: doctor knows boards by name.
+    of_both({"nvlink_lost", "nvlink_absent"}, exchange, Urgency::warning, {},
+            of_machines("there is no NVLink between GPUs", lacks_nvlinks),
+            "PCIe carries their exchange, at a tenth of the rate or less",
+            {board,
+             board + "; of A100 vGPUs: pciPassthruN.cfg.enable_uvm = 0, as unified memory "
+                     "switches NVLink off between them",
+             bridge}),
+    of_machine("peers_without_nvlink", Urgency::note, peers_without_nvlink,
+               "PCIe carries their exchange",
+               {same_vm, same_vm + ", best as a device group (vSphere 8 or later)",
+                "nothing to do where nothing bridges the GPUs; else " + bridge}),
+};
 
 // The NIC of a path; null: it is none on the PCI bus.
 const RdmaDevice* nic_of(const Environment& machine, const NicPath& path) {
@@ -314,6 +442,7 @@ const Conditions of_gpu_direct = {
 
 }  // namespace
 
+const Conditions& peer_conditions() { return of_peers; }
 const Conditions& gpu_direct_conditions() { return of_gpu_direct; }
 
 }  // namespace nearmetal
