@@ -49,10 +49,11 @@ std::vector<KnownCause> known_causes(const ExplainedSide& base, const ExplainedS
                                      const std::vector<LayerShare>& layers) {
   std::vector<KnownCause> causes;
   std::set<std::string> told;
+  const std::vector<const Condition*> conditions = all_conditions();
   for (const LayerShare& share : layers) {
     if (!share.counts() || *share.seconds <= 0) continue;
     bool found = false;
-    for (const Condition* condition : all_conditions()) {
+    for (const Condition* condition : conditions) {
       if (!may_slow(condition->slowed, share.layer, next)) continue;
       const std::optional<Finding> cause = found_between(*condition, base, next);
       if (!cause) continue;

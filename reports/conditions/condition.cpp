@@ -33,19 +33,6 @@ std::optional<double> least_on(const ExplainedSide& side, const Number& number) 
   return least;
 }
 
-template <class T>
-Number least_of(Maybe<T> Gpu::*fact) {
-  return [fact](const Environment& machine) {
-    std::optional<double> least;
-    for (const Gpu& gpu : machine.gpus) {
-      if (!(gpu.*fact)) continue;
-      const auto number = static_cast<double>(*(gpu.*fact));
-      least = std::min(least.value_or(number), number);
-    }
-    return least;
-  };
-}
-
 bool any_of(const ExplainedSide& side, bool (*is_so)(const Rank&)) {
   return std::ranges::any_of(
       side.runs, [&](const Run* run) { return std::ranges::any_of(run->ranks, is_so); });
@@ -148,9 +135,6 @@ std::optional<Finding> found_between(const Condition& condition, const Explained
   return finding_of(condition, next.environments.empty() ? unknown : *next.environments.front(),
                     {*seen});
 }
-
-Number of_gpus(Maybe<int64_t> Gpu::*fact) { return least_of(fact); }
-Number of_gpus(Maybe<double> Gpu::*fact) { return least_of(fact); }
 
 std::string plain_number(double number) { return significant(number, 3); }
 

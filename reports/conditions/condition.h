@@ -2,6 +2,7 @@
 // the machine that it runs on, attribution those of the slower one of two sides alone.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <optional>
@@ -99,8 +100,18 @@ std::optional<Finding> found_between(const Condition& condition, const Explained
 /// A fact of a machine; none where it is not known.
 using Number = std::function<std::optional<double>(const Environment&)>;
 /// The least that a GPU of the machine has.
-Number of_gpus(Maybe<int64_t> Gpu::*fact);
-Number of_gpus(Maybe<double> Gpu::*fact);
+template <class T>
+Number of_gpus(Maybe<T> Gpu::*fact) {
+  return [fact](const Environment& machine) {
+    std::optional<double> least;
+    for (const Gpu& gpu : machine.gpus) {
+      if (!(gpu.*fact)) continue;
+      const auto number = static_cast<double>(*(gpu.*fact));
+      least = std::min(least.value_or(number), number);
+    }
+    return least;
+  };
+}
 
 /// "1.50", of all digits that matter.
 std::string plain_number(double number);

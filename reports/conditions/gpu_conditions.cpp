@@ -116,8 +116,7 @@ const std::string part_of_board =
 const Conditions of_gpu = {
     of_machine("gpu_lost", Urgency::blocker, at_gpus(lost), "no program can use it",
                {"look for Xid 79 in `dmesg`, reset the GPU or restart the machine; if it stays "
-                "lost, look at "
-                "its power and its slot"}),
+                "lost, look at its power and its slot"}),
     of_machine("persistence_off", Urgency::note,
                where(&Gpu::persistence, false, "persistence mode is off"),
                "the driver starts anew for each process, which lengthens set-up",

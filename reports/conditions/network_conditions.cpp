@@ -201,15 +201,14 @@ Signs ethernet_down(const Environment& machine) { return ports_down(machine, fal
 
 // Ports of one model are compared, as others may have been bought slower.
 Signs slower_ports(const Environment& machine) {
-  std::map<std::string, int64_t> fastest;  // by device id
   const Ports active = ports_where(machine, has_rate);
-  for (const PortOfNic& of : active) {
-    int64_t& rate = fastest[of.nic->device_id.value.value_or("")];
-    rate = std::max(rate, *of.port->bits_per_second);
-  }
   Signs signs;
   for (const PortOfNic& of : active) {
-    const int64_t rate = fastest[of.nic->device_id.value.value_or("")];
+    int64_t rate = 0;
+    for (const PortOfNic& other : active) {
+      const bool is_alike = other.nic->device_id.value == of.nic->device_id.value;
+      if (is_alike) rate = std::max(rate, *other.port->bits_per_second);
+    }
     if (*of.port->bits_per_second >= rate) continue;
     signs.push_back({.seen = name_of(of) + " runs at " + gigabits(*of.port->bits_per_second) +
                              " Gb/s, others of its model at " + gigabits(rate),
@@ -266,8 +265,8 @@ Signs ports_without_gid(const Environment& machine) {
 }
 
 // The data rate of the link in one direction: 128 of 130 bits are data; before PCIe 3, 8 of 10.
-Maybe<int64_t> pcie_bits_per_second(const RdmaDevice& nic) {
-  if (!nic.link_generation || !nic.link_width) return Unknown{"its link is not known"};
+std::optional<int64_t> pcie_bits_per_second(const RdmaDevice& nic) {
+  if (!nic.link_generation || !nic.link_width) return std::nullopt;
   const int64_t generation = *nic.link_generation;
   const double lane = 1e9 * pcie_gigatransfers.at(generation - 1);
   const double data = generation < 3 ? 0.8 : 128. / 130;
@@ -293,7 +292,7 @@ Signs slow_links(const Environment& machine) {
       continue;
     }
     const int64_t needed = bits_per_second_of_ports(nic);
-    const Maybe<int64_t> carried = pcie_bits_per_second(nic);
+    const std::optional<int64_t> carried = pcie_bits_per_second(nic);
     const bool suffices = carried && *carried >= needed;
     signs.push_back({.seen = nic.name + " is linked by " +
                              link_text(nic.link_generation, nic.link_width) + " and could be by " +
@@ -317,7 +316,7 @@ bool is_slower_than_another(const Environment& machine, const RdmaDevice& nic) {
 Signs ports_below_links(const Environment& machine) {
   Signs signs;
   for (const RdmaDevice& nic : machine.rdma) {
-    const Maybe<int64_t> carried = pcie_bits_per_second(nic);
+    const std::optional<int64_t> carried = pcie_bits_per_second(nic);
     const int64_t used = bits_per_second_of_ports(nic);
     if (used == 0 || !std::ranges::all_of(nic.ports, has_rate)) continue;
     if (!carried || 2 * used >= *carried) continue;
@@ -370,8 +369,8 @@ const std::string index_in_vm = unset_index + ": a VM has other indices than its
 const Conditions of_nics = {
     of_machine("rdma_port_down", Urgency::warning, infiniband_down, "",
                {"look at the cable and the switch's port, and whether a subnet manager runs "
-                "(opensm, or that "
-                "of the switch): a port that is linked up and not active waits for it"}),
+                "(opensm, or that of the switch): a port that is linked up and not active waits "
+                "for it"}),
     of_machine("rdma_port_down", Urgency::warning, ethernet_down, "",
                {up_in_vm + ": ip link set PARENT vf N state auto",
                 up_in_vm + " the uplink of its physical NIC",

@@ -112,8 +112,7 @@ const std::string bridge =
     "nvidia-fabricmanager";
 const std::string same_vm =
     "nothing to do where nothing bridges the GPUs; where NVLinks do on the host (nvidia-smi topo "
-    "-m "
-    "there), pass all GPUs of a bridge through to one VM";
+    "-m there), pass all GPUs of a bridge through to one VM";
 
 const Conditions of_peers = {
     of_machine("acs_redirect", Urgency::warning, redirected_peers,
@@ -304,34 +303,29 @@ const NicPath* nearest_nic(const Environment& machine, const Gpu& gpu) {
   return nearest;
 }
 
-// GPUs whose nearest NIC is that far.
-Names gpus_at(const Environment& machine, PciDistance least, PciDistance most) {
+// GPUs whose nearest NIC is that far, or at no known distance.
+Names gpus_at(const Environment& machine, PciDistance least, PciDistance most,
+              bool or_unknown = false) {
   Names gpus;
-  for (size_t i = 0; i < machine.gpus.size(); ++i) {
-    const NicPath* path = nearest_nic(machine, machine.gpus[i]);
-    if (path == nullptr || *path->distance < least || *path->distance > most) continue;
-    gpus.push_back(gpu_name(i) + " (" + path->rdma_device + ": " + to_string(*path->distance) +
-                   ")");
-  }
-  return gpus;
-}
-
-// Also where a guest does not tell so much as the NUMA nodes of its devices.
-Names gpus_without_switch(const Environment& machine) {
-  Names gpus = gpus_at(machine, PciDistance::phb, PciDistance::sys);
   for (size_t i = 0; i < machine.gpus.size(); ++i) {
     const Gpu& gpu = machine.gpus[i];
     const auto is_nic = [&](const NicPath& path) { return nic_of(machine, path) != nullptr; };
-    if (nearest_nic(machine, gpu) != nullptr || !std::ranges::any_of(gpu.nics, is_nic)) continue;
-    gpus.push_back(gpu_name(i) + " (at no known distance)");
+    const NicPath* nearest = nearest_nic(machine, gpu);
+    if (nearest != nullptr && least <= *nearest->distance && *nearest->distance <= most) {
+      gpus.push_back(gpu_name(i) + " (" + nearest->rdma_device + ": " +
+                     to_string(*nearest->distance) + ")");
+    } else if (nearest == nullptr && or_unknown && std::ranges::any_of(gpu.nics, is_nic)) {
+      gpus.push_back(gpu_name(i) + " (at no known distance)");
+    }
   }
   return gpus;
 }
 
-// A guest whose tree shows no switch between GPU and NIC, and none is told to NCCL.
+// A guest whose tree shows no switch between GPU and NIC, nor so much as NUMA nodes perhaps, and
+// none is told to NCCL.
 Signs no_topology_file(const Environment& machine) {
   if (!is_vm(machine) || machine.nccl_topology_file) return {};
-  const Names gpus = gpus_without_switch(machine);
+  const Names gpus = gpus_at(machine, PciDistance::phb, PciDistance::sys, true);
   if (gpus.empty()) return {};
   return {
       {.seen = "the VM shows no PCIe switch between its GPUs and NICs, and NCCL has no topology "

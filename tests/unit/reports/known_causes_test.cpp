@@ -214,6 +214,29 @@ TEST_F(KnownCauses, OfNics) {
   EXPECT_THAT(codes({Layer::communication}), ElementsAre("not_seen")) << "no network is used";
 }
 
+TEST_F(KnownCauses, AreWhatDoctorFindsOnTheNewSideAlone) {
+  for (nearmetal::Run* run : {&base_run, &new_run}) {
+    run->ranks.resize(2, run->ranks[0]);
+    run->ranks[1].environment = 1;
+  }
+  gpu().vgpu_licence = std::string("unlicensed");
+  EXPECT_THAT(codes({Layer::clock}), ElementsAre("vgpu_unlicensed"));
+  base_machine.rdma = {nic("mlx5_0", true)};
+  base_machine.rdma[0].link_width = base_machine.rdma[0].largest_link_width = int64_t{16};
+  new_machine.rdma = base_machine.rdma;
+  RdmaDevice& slow = new_machine.rdma[0];
+  slow.link_width = int64_t{8};
+  slow.ports[0].link_layer = std::string("Ethernet");
+  EXPECT_THAT(codes({Layer::communication}), ElementsAre("roce_without_gid", "nic_link_slow"));
+  EXPECT_THAT(found[0].hint, HasSubstr("cma_roce_mode -d mlx5_0"));
+  slow.ports[0].gids = {{.index = 3, .gid = {}, .type = std::string("RoCE v2"), .interface = {}}};
+  new_machine.variables["NCCL_IB_GID_INDEX"] = "1";
+  EXPECT_THAT(codes({Layer::communication}), ElementsAre("roce_gid_index", "nic_link_slow"));
+  EXPECT_THAT(found[0].hint, HasSubstr("which is 3 at mlx5_0"));
+  base_machine = new_machine;
+  EXPECT_THAT(codes({Layer::communication}), ElementsAre("not_seen"));
+}
+
 TEST_F(KnownCauses, OfEarlierReportsNicsAreNotKnown) {
   new_run.ranks.resize(2, new_run.ranks[0]);
   new_run.ranks[1].environment = 1;
