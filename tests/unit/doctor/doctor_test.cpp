@@ -17,6 +17,8 @@ TEST(Doctor, FindsNothingOnAHealthyMachine) {
   EXPECT_GE(diagnose(healthy()).size(), 6) << "and says what it looked at";
 }
 
+Gpu& gpu(Checkup& c, size_t i = 0) { return c.environment.gpus[i]; }
+
 TEST(Doctor, FindsEachFault) {
   using Fault = std::pair<const char*, void (*)(Checkup&)>;
   const Fault faults[] = {
@@ -74,43 +76,40 @@ TEST(Doctor, FindsEachFault) {
          c.layout = LayoutCheck{"l.json", 1, {}};
        }},
       {"warning vgpu_unlicensed",
-       [](Checkup& c) { c.environment.gpus[0].vgpu_licence = std::string("unlicensed"); }},
-      {"blocker gpu_lost", [](Checkup& c) { c.environment.gpus[1].lost = "GPU is lost (15)"; }},
+       [](Checkup& c) { gpu(c).vgpu_licence = std::string("unlicensed"); }},
+      {"blocker gpu_lost", [](Checkup& c) { gpu(c, 1).lost = "GPU is lost (15)"; }},
       {"warning gpu_in_use", [](Checkup& c) { c.gpus_now[1].processes = int64_t{1}; }},
-      {"note persistence_off", [](Checkup& c) { c.environment.gpus[0].persistence = false; }},
-      {"warning ecc_pending", [](Checkup& c) { c.environment.gpus[0].ecc_change_pending = true; }},
-      {"warning memory_repair_pending",
-       [](Checkup& c) { c.environment.gpus[0].memory_repair_pending = true; }},
+      {"note persistence_off", [](Checkup& c) { gpu(c).persistence = false; }},
+      {"warning ecc_pending", [](Checkup& c) { gpu(c).ecc_change_pending = true; }},
+      {"warning memory_repair_pending", [](Checkup& c) { gpu(c).memory_repair_pending = true; }},
       {"blocker compute_prohibited",
-       [](Checkup& c) { c.environment.gpus[0].compute_mode = std::string("prohibited"); }},
+       [](Checkup& c) { gpu(c).compute_mode = std::string("prohibited"); }},
       {"note clocks_set",
        [](Checkup& c) {
-         c.environment.gpus[0].application_sm_hertz = 1'200'000'000;
-         c.environment.gpus[0].largest_sm_hertz = 1'980'000'000;
+         gpu(c).application_sm_hertz = 1'200'000'000;
+         gpu(c).largest_sm_hertz = 1'980'000'000;
        }},
       {"warning power_limited",
        [](Checkup& c) {
-         c.environment.gpus[0].power_limit_watts = 400.;
-         c.environment.gpus[0].default_power_limit_watts = 700.;
+         gpu(c).power_limit_watts = 400.;
+         gpu(c).default_power_limit_watts = 700.;
        }},
       {"warning throttled_now", [](Checkup& c) { c.gpus_now[0].throttle_bits = 0x40; }},
-      {"warning narrow_link", [](Checkup& c) { c.environment.gpus[0].link_width = 8; }},
-      {"note numa_unknown", [](Checkup& c) { c.environment.gpus[0].numa_node = -1; }},
-      {"warning nvlink_down", [](Checkup& c) { c.environment.gpus[0].inactive_nvlinks = 2; }},
-      {"warning peer_access_refused",
-       [](Checkup& c) { c.environment.gpus[0].peers[0].reads = false; }},
-      {"note peers_without_nvlink",
-       [](Checkup& c) { c.environment.gpus[0].peers[0].nvlink = false; }},
+      {"warning narrow_link", [](Checkup& c) { gpu(c).link_width = 8; }},
+      {"note numa_unknown", [](Checkup& c) { gpu(c).numa_node = -1; }},
+      {"warning nvlink_down", [](Checkup& c) { gpu(c).inactive_nvlinks = 2; }},
+      {"warning peer_access_refused", [](Checkup& c) { gpu(c).peers[0].reads = false; }},
+      {"note peers_without_nvlink", [](Checkup& c) { gpu(c).peers[0].nvlink = false; }},
       {"warning acs_redirect",
        [](Checkup& c) {
-         c.environment.gpus[0].peers[0].nvlink = false;
-         c.environment.gpus[1].acs_redirect = true;
+         gpu(c).peers[0].nvlink = false;
+         gpu(c, 1).acs_redirect = true;
        }},
       {"note acs_unknown",
        [](Checkup& c) {
-         c.environment.gpus[0].peers[0].nvlink = false;
-         c.environment.gpus[0].peers[0].distance = PciDistance::pxb;
-         c.environment.gpus[0].acs_redirect = Unknown{"not readable"};
+         gpu(c).peers[0].nvlink = false;
+         gpu(c).peers[0].distance = PciDistance::pxb;
+         gpu(c).acs_redirect = Unknown{"not readable"};
        }},
       {"warning small_shared_memory",
        [](Checkup& c) { c.environment.limits.shared_memory_bytes = 64 << 20; }},
