@@ -28,7 +28,7 @@ ARROWS = {
 FLOORS = {
     "bench": [["cli environment", "monitor", "run", "micro sweep", "tf_cnn_benchmarks doctor", "commands", "."]],
     "comm": [[".", "mpi gpu"], ["layout", "launch"]],
-    "reports": [["files statistics document", "text", "json merge attribution",
+    "reports": [["files statistics document", "text", "json merge conditions", "attribution",
                  "compare imports",
                  "sharing", "formats/charts", "formats"]],
     "models": [[".", "networks cpu cuda"]],
@@ -62,15 +62,15 @@ KERNEL_HEADERS = ["cuda_runtime.h", "cuda_fp16.h", "cuda_bf16.h",
 
 # Where conditions get the codes that scripts read: warnings, causes, findings of doctor.
 CODED = ["bench/doctor", "bench/run", "bench/sweep",
-         "reports/attribution", "reports/compare", "reports/merge"]
-CODE = re.compile(r'(?:[{?:]|return \{|Urgency::\w+,|\(run,)\s*"([a-z0-9]+(?:_[a-z0-9]+)+)"')
+         "reports/attribution", "reports/compare", "reports/conditions", "reports/merge"]
+CODE = re.compile(r'(?:[{?:]|return \{|Urgency::\w+,|\(run,|of_(?:machine|sides)\()\s*"([a-z0-9]+(?:_[a-z0-9]+)+)"')
 # Sentences are for people: what code needs of them is a value beside. Lines of others' files are read.
 SENTENCE = re.compile(r"(?:\.|->)(?:text|seen|why|fix|hint|failure|reason)(?:\.|->)(?:find\w*|rfind|"
                       r"starts_with|ends_with|substr|compare|contains|erase|insert)\(|\bwith_ranges\(")
 OTHERS_LINES = ("reports/imports/", "reports/text/warning_text.cpp")  # and those of earlier reports
 # Who judges a fact of the environment: by these a bad value is seen.
 JUDGES = ["bench/doctor", "bench/monitor", "bench/run/rank_facts.cpp", "bench/environment/virtualisation.cpp",
-          "reports/attribution", "reports/compare", "reports/document/environment.cpp", "reports/merge", "comm/layout"]
+          "reports/attribution", "reports/compare", "reports/conditions", "reports/document/environment.cpp", "reports/merge", "comm/layout"]
 # Facts that are neither good nor bad by themselves: they tell what was measured, or why.
 EVIDENCE = {
     "gpu": "name memory_bytes link_generation compute_capability driver_version serial vbios vgpu_scheduler bar1_bytes ecc dma_buf "

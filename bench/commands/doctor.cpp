@@ -80,8 +80,7 @@ ExitCode run_doctor(const DoctorForm& form, const Context& context) {
   const auto blockers = std::ranges::count_if(
       findings, [](const Finding& finding) { return finding.severity == Urgency::blocker; });
   const ExitCode code = blockers > 0 ? ExitCode::not_supported : ExitCode::ok;
-  Environment machine = checkup.environment;
-  machine.gpus = checkup.gpus;
+  const Environment& machine = checkup.environment;
   if (form.json) {
     terminal.out << findings_to_json(findings, machine, static_cast<int>(code));
     return code;

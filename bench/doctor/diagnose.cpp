@@ -2,20 +2,36 @@
 
 #include <algorithm>
 
-#include "bench/doctor/advice.h"
 #include "bench/monitor/monitor_sources.h"
+#include "comm/layout/gpu_profiles.h"
+#include "comm/layout/peer_rules.h"
+#include "models/errors.h"
+#include "reports/conditions/gpu_conditions.h"
+#include "reports/conditions/host_conditions.h"
+#include "reports/conditions/network_conditions.h"
+#include "reports/conditions/path_conditions.h"
+#include "reports/text/pattern.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
 
+using Findings = std::vector<Finding>;
+
+void add(const Findings& more, Findings& findings) {
+  findings.insert(findings.end(), more.begin(), more.end());
+}
+
 // "a VM (vmware)"
 std::string kind_of(const Checkup& checkup) {
   const Virtualisation& found = checkup.environment.virtualisation;
-  if (is_bare_metal(checkup)) return "bare metal";
-  if (is_vm(checkup)) return "a VM (" + found.hypervisor.value.value_or("unknown hypervisor") + ")";
+  if (is_bare_metal(checkup.environment)) return "bare metal";
+  if (is_vm(checkup.environment))
+    return "a VM (" + found.hypervisor.value.value_or("unknown hypervisor") + ")";
   return "VM or bare metal, which is not known (" + found.machine.reason + ")";
 }
+
+Finding ok(const char* code, const std::string& seen) { return {Urgency::ok, code, seen, "", ""}; }
 
 // The machine that fixes are meant for.
 Finding machine_of(const Checkup& checkup) {
@@ -31,33 +47,254 @@ Finding machine_of(const Checkup& checkup) {
     seen += ", in a container (" + *found.container + ")";
   const Maybe<std::string>& file = checkup.environment.nccl_topology_file;
   seen += "; NCCL topology file: " + (file ? *file : "none (" + file.reason + ")");
-  return {Urgency::ok, "machine", seen, "", ""};
+  return ok("machine", seen);
+}
+
+Findings of_driver(const Checkup& checkup) {
+  if (!checkup.gpu_device_files) {
+    return {{Urgency::note, "no_gpu", "no NVIDIA device files in /dev",
+             "runs train on the CPU, which says nothing about GPUs",
+             "install the driver, or give the container or VM its GPUs (docker: --gpus all)"}};
+  }
+  if (!checkup.nvml) {
+    return {{Urgency::blocker, "no_nvml", checkup.nvml.reason,
+             "the driver and its library do not work together, and clocks, power and links stay "
+             "unknown",
+             "install libnvidia-ml of the driver's version; in a container: "
+             "NVIDIA_DRIVER_CAPABILITIES=compute,utility"}};
+  }
+  Findings findings;
+  if (checkup.environment.gpus.empty()) {
+    findings.push_back({Urgency::blocker, "no_gpu_listed", "the driver lists no GPU",
+                        "runs on a GPU cannot start", "see dmesg for lines of NVRM"});
+  }
+  const Maybe<std::string>& loaded = checkup.environment.virtualisation.nvidia_kernel_module;
+  if (loaded && *loaded != *checkup.nvml) {
+    findings.push_back({Urgency::blocker, "driver_mismatch",
+                        "the kernel's module is " + *loaded + ", the library " + *checkup.nvml,
+                        "they must be of the same version, or CUDA does not start",
+                        "restart the machine after an update of the driver, or reload the module"});
+  } else {
+    findings.push_back(ok("driver", "driver " + *checkup.nvml));
+  }
+  return findings;
+}
+
+std::string fix_of(const BackendCheck& backend) {
+  if (backend.obstacle == Obstacle::old_driver) return backend.fix;
+  if (backend.obstacle == Obstacle::not_built) return "build with this backend (scripts/setup.sh)";
+  return backend.obstacle == Obstacle::not_loaded
+             ? "install the library that is named, or add its folder to LD_LIBRARY_PATH"
+             : "install the driver of the GPU, or a newer one, or give the container or VM its GPU";
+}
+
+Findings of_backends(const Checkup& checkup) {
+  const auto works = [](const auto& backend) { return backend.second.obstacle == Obstacle::none; };
+  const bool any = std::ranges::any_of(checkup.backends, works);
+  Findings findings;
+  for (const auto& [name, backend] : checkup.backends) {
+    if (backend.obstacle == Obstacle::none) {
+      findings.push_back(ok("backend", "the " + name + " backend works"));
+      continue;
+    }
+    const bool needed = !any || (name == "cuda" && checkup.gpu_device_files);
+    const bool old = backend.obstacle == Obstacle::old_driver;
+    findings.push_back({needed ? Urgency::blocker : Urgency::note,
+                        old ? "driver_too_old" : "backend_unusable", name + ": " + backend.reason,
+                        "runs with --device " + name + " cannot start", fix_of(backend)});
+  }
+  return findings;
+}
+
+std::string outcome(const MpiLaunch& launch) {
+  const std::string how =
+      launch.status ? "exit status " + std::to_string(*launch.status) : "did not end in time";
+  return how + (launch.text.empty() ? "" : ": " + launch.text);
+}
+
+// A sweep is what a layout file, or several GPUs, are for.
+bool may_sweep(const Checkup& checkup) {
+  return checkup.layout || checkup.environment.gpus.size() > 1;
+}
+
+Findings of_mpi(const Checkup& checkup) {
+  const std::optional<MpiLaunch>& mpi = checkup.mpi;
+  if (!mpi) {
+    return {{may_sweep(checkup) ? Urgency::blocker : Urgency::note, "no_mpi",
+             "mpirun is not on PATH",
+             "sweeps, and jobs of several ranks, cannot be started from here", "install Open MPI"}};
+  }
+  if (mpi->status == 0 && mpi->ranks == 2) return {ok("mpi", "mpirun started two ranks")};
+  return {{Urgency::blocker, "mpi_launch",
+           "mpirun of two ranks, of which " + std::to_string(mpi->ranks) +
+               " answered: " + outcome(*mpi),
+           "jobs of several ranks cannot start",
+           "try `mpirun -n 2 hostname`; on hosts with several networks name one: "
+           "OMPI_MCA_btl_tcp_if_include and OMPI_MCA_oob_tcp_if_include"}};
+}
+
+Findings of_nccl(const Checkup& checkup) {
+  const std::optional<MpiLaunch>& nccl = checkup.nccl;
+  if (!nccl) return {};
+  if (nccl->status == 0) return {ok("nccl", "NCCL summed over two GPUs")};
+  const bool missing = nccl->status == static_cast<int>(ExitCode::not_supported);
+  return {{missing ? Urgency::warning : Urgency::blocker, "nccl_start",
+           "a sum over two GPUs: " + outcome(*nccl), "several GPUs cannot train one network",
+           "run `mpirun -n 2 nearmetal micro nccl/allreduce/8B` with NCCL_DEBUG=INFO; in a "
+           "container, give it a larger /dev/shm (docker: --shm-size 1g)"}};
+}
+
+Findings of_hosts(const Checkup& checkup) {
+  if (checkup.host_names.empty()) return {};
+  const std::string what = "a sum over ranks on " + shortened(joined(checkup.host_names));
+  constexpr const char* why = "jobs over these hosts cannot start";
+  if (!checkup.hosts) {
+    return {{Urgency::blocker, "hosts_untried", what + " was not tried: no mpirun", why,
+             "install Open MPI here and there"}};
+  }
+  if (checkup.hosts->status == 0) return {ok("hosts", what + " arrives")};
+  return {{Urgency::blocker, "hosts_exchange", what + ": " + outcome(*checkup.hosts), why,
+           "each must let this one in by ssh without a password (or launcher.remote_shell), have "
+           "this program at the same path and the same Open MPI, and its firewall must let all TCP "
+           "ports of the others pass; launcher.network names the network that they share"}};
+}
+
+Findings of_gnuplot(const Checkup& checkup) {
+  if (checkup.gnuplot) return {ok("gnuplot", "gnuplot draws the charts of pages")};
+  return {{Urgency::note, "no_gnuplot", "gnuplot is not on PATH",
+           "pages written by --html hold tables and no charts",
+           "install gnuplot-nox here, or where the page is written"}};
+}
+
+// The finding of a row whose sign the facts of the machine do not show.
+Finding seen_now(const Conditions& table, const char* code, const Checkup& checkup,
+                 const std::string& seen) {
+  return finding_of(condition_of(table, code), checkup.environment, {seen});
+}
+
+// Processes and clocks of a GPU at this moment.
+Findings of_gpu_now(const Checkup& checkup, size_t index, const std::string& gpu) {
+  Findings findings;
+  if (index >= checkup.gpus_now.size()) return findings;
+  const GpuNow& now = checkup.gpus_now[index];
+  if (now.processes.value.value_or(0) > 0) {
+    findings.push_back(
+        {Urgency::warning, "gpu_in_use", gpu + std::to_string(*now.processes) + " processes use it",
+         "they take time and memory from the measurement", "end them; nvidia-smi lists them"});
+  }
+  constexpr int64_t slowed_by_hardware_or_heat = 0x8 | 0x20 | 0x40 | 0x80;
+  if ((now.throttle_bits.value.value_or(0) & slowed_by_hardware_or_heat) != 0) {
+    findings.push_back(seen_now(gpu_conditions(), "throttled_now", checkup,
+                                gpu + "its clocks are held down by heat or power now"));
+  }
+  return findings;
+}
+
+Findings of_gpus(const Checkup& checkup) {
+  const Environment& machine = checkup.environment;
+  Findings findings;
+  for (size_t i = 0; i < machine.gpus.size(); ++i) {
+    const std::string name = "GPU " + std::to_string(i) + ": ";
+    Findings found = of_gpu_now(checkup, i, name);
+    for (const Condition& condition : gpu_conditions()) {
+      for (const Sign& sign : signs_of(condition, machine)) {
+        if (sign.gpu == i) found.push_back(finding_of(condition, machine, sign));
+      }
+    }
+    if (found.empty()) found.push_back(ok("gpu", name + machine.gpus[i].name + ", no findings"));
+    add(found, findings);
+  }
+  return findings;
+}
+
+// NVIDIA's boards with NVSwitches are SXM, also where the name does not say so (H200, B200); NVL
+// are cards, which have NVLinks only where they are bridged. vGPUs of such boards have an X in the
+// name of the board (A100DX-80C, H100XM-80C).
+bool is_named_for_nvlinks(const std::string& name) {
+  static const Pattern boards(R"(SXM|HBM3|\b(H20|G?B200|G?B300|H200)\b(?! NVL))");
+  static const Pattern of_vgpus(R"([VAHB]\d+D?X[A-Z]?-.*)");
+  const std::string profile = vgpu_profile_in(name);
+  if (profile.empty()) return boards.is_in(name);
+  return is_whole_gpu(profile) && of_vgpus.matches(profile);
+}
+
+// NVLinks that are told of, or names of GPUs on boards that have them.
+bool has_nvlinks(const Gpu& gpu) {
+  return gpu.active_nvlinks.value.value_or(0) + gpu.inactive_nvlinks.value.value_or(0) > 0 ||
+         is_named_for_nvlinks(gpu.name);
+}
+
+// The ways between GPUs.
+Findings of_peers(const Checkup& checkup) {
+  const std::vector<Gpu>& gpus = checkup.environment.gpus;
+  Findings findings = findings_of(peer_conditions(), checkup.environment);
+  int64_t paths = 0;
+  for (const Gpu& gpu : gpus) paths += std::ssize(gpu.peers);
+  if (findings.empty() && paths > 0) {
+    return {ok("peers", "all " + std::to_string(paths) + " paths between GPUs by NVLink")};
+  }
+  const bool should_have = is_vm(checkup.environment) && std::ranges::any_of(gpus, has_nvlinks);
+  for (Finding& finding : findings) {
+    if (!should_have || finding.code != "peers_without_nvlink") continue;
+    finding = seen_now(peer_conditions(), "nvlink_lost", checkup,
+                       finding.seen + " of this VM, though the GPUs have NVLinks");
+  }
+  return findings;
+}
+
+Findings of_exchange(const Checkup& checkup) {
+  return findings_of(exchange_conditions(), checkup.environment);
+}
+
+// NICs with RDMA, and the ways between them and GPUs.
+Findings of_nics(const Checkup& checkup) {
+  const std::vector<RdmaDevice>& nics = checkup.environment.rdma;
+  Findings findings = findings_of(nic_conditions(), checkup.environment);
+  add(findings_of(gpu_direct_conditions(), checkup.environment), findings);
+  if (!findings.empty() || nics.empty()) return findings;
+  return {ok("nics", counted(std::ssize(nics), "RDMA device") + ", no findings")};
+}
+
+PeerDevice device_of(const Gpu& gpu) {
+  PeerDevice device{.host = this_host, .node = this_host, .mig = gpu.mig_profile.value.has_value()};
+  device.vgpu_profile = gpu.vgpu_profile.value.value_or("");
+  device.without_nvlink = std::ranges::any_of(
+      gpu.peers, [](const GpuPeer& peer) { return peer.nvlink.value == false; });
+  return device;
+}
+
+// The vGPUs and MIG devices that are no peers: of the layout's jobs, else of all GPUs here.
+Findings of_peer_rules(const Checkup& checkup) {
+  if (checkup.layout) return checkup.layout->peers;
+  std::vector<PeerDevice> devices;
+  for (const Gpu& gpu : checkup.environment.gpus) devices.push_back(device_of(gpu));
+  return peer_findings("a job on all GPUs of this machine", devices);
 }
 
 // Whether MIG is as a configuration says, where one was named.
-void add_mig_findings(const Checkup& checkup, std::vector<Finding>& findings) {
-  if (!checkup.mig_config) return;
+Findings of_mig(const Checkup& checkup) {
+  if (!checkup.mig_config) return {};
   const MigConfig& wanted = *checkup.mig_config;
   const std::string name = "'" + wanted.label + "' of " + wanted.file;
   constexpr const char* why = "jobs would have other parts of the GPUs, or none";
-  if (checkup.gpus.empty()) {
+  if (checkup.environment.gpus.empty()) {
     const std::string reason = checkup.nvml ? "the driver lists no GPU" : checkup.nvml.reason;
-    findings.push_back({Urgency::blocker, "mig_config", "no GPU to check against " + name, why,
-                        "fix the driver first: " + reason});
-    return;
+    return {{Urgency::blocker, "mig_config", "no GPU to check against " + name, why,
+             "fix the driver first: " + reason}};
   }
-  const std::vector<std::string> differences = mig_differences(wanted, checkup.gpus);
-  for (const std::string& difference : differences) {
+  Findings findings;
+  for (const std::string& difference : mig_differences(wanted, checkup.environment.gpus)) {
     findings.push_back({Urgency::blocker, "mig_config", difference, why, apply_command(wanted)});
   }
-  if (!differences.empty()) return;
-  findings.push_back({Urgency::ok, "mig_config", "MIG is as " + name + " says", "", ""});
+  if (findings.empty()) return {ok("mig_config", "MIG is as " + name + " says")};
+  return findings;
 }
 
 // Whether a sweep of a layout file could start, where one was named.
-void add_layout_findings(const Checkup& checkup, std::vector<Finding>& findings) {
-  if (!checkup.layout) return;
+Findings of_layout(const Checkup& checkup) {
+  if (!checkup.layout) return {};
   const LayoutCheck& layout = *checkup.layout;
+  Findings findings;
   for (const std::string& problem : layout.problems) {
     findings.push_back({Urgency::blocker, "layout", problem,
                         "a sweep of this file would refuse it, or its jobs would fail",
@@ -66,12 +303,11 @@ void add_layout_findings(const Checkup& checkup, std::vector<Finding>& findings)
   if (layout.problems.empty()) {
     const std::string layouts = " (" + counted(layout.layouts, "layout") + ")";
     findings.push_back(
-        {Urgency::ok, "layout",
-         layout.file + (layout.names_this_machine
-                            ? ": this machine has all that a sweep of it" + layouts + " needs"
-                            : layouts + ": its hosts are other machines, whose "
-                                        "GPUs are not looked at from here"),
-         "", ""});
+        ok("layout",
+           layout.file + (layout.names_this_machine
+                              ? ": this machine has all that a sweep of it" + layouts + " needs"
+                              : layouts + ": its hosts are other machines, whose GPUs "
+                                          "are not looked at from here")));
   }
   for (const UnsupportedArm& arm : layout.left_out) {
     findings.push_back({Urgency::note, "layout_left_out",
@@ -79,150 +315,56 @@ void add_layout_findings(const Checkup& checkup, std::vector<Finding>& findings)
                         "a sweep reports it as unsupported and runs the others",
                         "nothing to do, unless it is to run: use a machine that has it"});
   }
-  if (!checkup.host_names.empty()) return;
-  findings.push_back({Urgency::note, "network_untried",
-                      layout.file + " names no other host, so that no network was tried",
-                      "its jobs stay on this machine",
-                      "nothing to do, unless jobs are to run on others: name these in \"hosts\""});
+  if (checkup.host_names.empty()) {
+    findings.push_back({Urgency::note, "network_untried",
+                        layout.file + " names no other host, so that no network was tried",
+                        "its jobs stay on this machine",
+                        "nothing to do, unless jobs are to run on others: name these in "
+                        "\"hosts\""});
+  }
+  return findings;
 }
 
-constexpr int64_t mebibyte = int64_t{1} << 20;
-constexpr int64_t few_open_files = 1024;
-constexpr int64_t little_disk = 256 * mebibyte;
-
-std::string mebibytes(int64_t bytes) { return std::to_string(bytes / mebibyte) + " MiB"; }
-
-// A VM and bare metal alike have half of their memory in it, unless someone set another size.
-std::string fix_of_shared_memory(const Checkup& checkup) {
-  const std::string larger = "mount -o remount,size=8G /dev/shm, and the same size in /etc/fstab";
-  const std::string of_vm = "in the VM: " + larger + "; by default it is half of the VM's memory";
-  return advice_by_container(
-      checkup, "docker: --shm-size=1g; Kubernetes: an emptyDir of medium Memory at /dev/shm",
-      advice_for(checkup, {of_vm, of_vm, larger}));
-}
-
-std::string fix_of_locked_memory(const Checkup& checkup) {
-  const std::string unlimited =
-      "ulimit -l unlimited, in limits.conf or LimitMEMLOCK= of the service that starts ranks "
-      "(sshd, slurmd)";
-  const std::string of_vm = "in the VM, where its host's limit does not matter: " + unlimited;
-  return advice_by_container(
-      checkup, "docker: --ulimit memlock=-1; Kubernetes: the limit of the node's container runtime",
-      advice_for(checkup, {of_vm, of_vm, unlimited}));
-}
-
-void add_memory_limits(const Checkup& checkup, std::vector<Finding>& findings) {
-  const Limits& limits = checkup.environment.limits;
-  if (limits.shared_memory_bytes && *limits.shared_memory_bytes < small_shared_memory_bytes) {
-    findings.push_back({Urgency::warning, "small_shared_memory",
-                        "/dev/shm has " + mebibytes(*limits.shared_memory_bytes),
-                        "ranks of one host exchange through it; NCCL and MPI fail or go by sockets",
-                        fix_of_shared_memory(checkup)});
-  }
-  if (limits.locked_memory_bytes && *limits.locked_memory_bytes < small_locked_memory_bytes) {
-    const bool has_rdma = !checkup.environment.rdma.empty();
-    findings.push_back(
-        {has_rdma ? Urgency::warning : Urgency::note, "small_locked_memory",
-         "locked memory (memlock) is limited to " + mebibytes(*limits.locked_memory_bytes),
-         "RDMA between hosts cannot register its buffers", fix_of_locked_memory(checkup)});
-  }
-}
-
-void add_limits(const Checkup& checkup, std::vector<Finding>& findings) {
-  const size_t before = findings.size();
-  const Limits& limits = checkup.environment.limits;
-  add_memory_limits(checkup, findings);
-  if (limits.open_files && *limits.open_files < few_open_files) {
-    findings.push_back({Urgency::warning, "few_open_files",
-                        "open files (nofile) are limited to " + std::to_string(*limits.open_files),
-                        "jobs of many ranks run out of sockets", "ulimit -n 65536"});
-  }
-  if (findings.size() == before) {
-    findings.push_back({Urgency::ok, "limits", "/dev/shm, memlock and nofile suffice", "", ""});
-  }
-}
-
-void add_cpus(const Environment& environment, std::vector<Finding>& findings) {
-  const Maybe<std::string>& governor = environment.processor.governor;
-  if (governor && *governor != "performance") {
-    findings.push_back({Urgency::note, "governor", "the CPUs' governor is " + *governor,
-                        "launches and copies by the CPU become slower and less steady",
-                        "cpupower frequency-set -g performance"});
-  }
-  if (environment.cpu_quota &&
-      *environment.cpu_quota < static_cast<double>(environment.usable_cpus)) {
-    findings.push_back({Urgency::warning, "cpu_quota",
-                        "the control group allows " + significant(*environment.cpu_quota) +
-                            " CPUs of " + std::to_string(environment.usable_cpus),
-                        "threads beyond it are stopped in the middle of steps",
-                        "raise the limit, or bind to as many CPUs"});
-  }
-  const Maybe<std::string>& clock = environment.virtualisation.clock_source;
-  if (clock && (*clock == "hpet" || *clock == "acpi_pm" || *clock == "jiffies")) {
-    findings.push_back({Urgency::warning, "slow_clock", "the clock source is " + *clock,
-                        "reading the time takes a call of the kernel, or of the hypervisor",
-                        "have the hypervisor offer an invariant TSC or its own clock"});
-  }
-}
-
-void add_network(const std::vector<NetworkInterface>& network, std::vector<Finding>& findings) {
-  std::vector<std::string> names;
-  for (const NetworkInterface& one : network) {
-    if (one.state && *one.state == "up") names.push_back(one.name);
-  }
-  if (names.size() < 2) return;
-  findings.push_back(
-      {Urgency::note, "several_interfaces", "several networks are up: " + joined(names),
-       "MPI and NCCL may choose another than you mean, or one that reaches no other host",
-       "name it: OMPI_MCA_btl_tcp_if_include, NCCL_SOCKET_IFNAME"});
-}
-
-void add_files(const Checkup& checkup, std::vector<Finding>& findings) {
-  if (checkup.plan_cache_writable && !*checkup.plan_cache_writable) {
+// What the system allows, and what it is busy with.
+Findings of_system(const Checkup& checkup) {
+  Findings findings = findings_of(limit_conditions(), checkup.environment);
+  if (findings.empty()) findings = {ok("limits", "/dev/shm, memlock and nofile suffice")};
+  add(findings_of(system_conditions(), checkup.environment), findings);
+  if (checkup.plan_cache_writable.value == false) {
     findings.push_back({Urgency::warning, "plan_cache_read_only",
                         checkup.plan_cache_folder + " cannot be written",
                         "every run chooses its kernels anew, perhaps others",
                         "make it writable, or give --plan-cache another place"});
   }
+  constexpr int64_t mebibyte = int64_t{1} << 20, little_disk = 256 * mebibyte;
   if (checkup.free_disk_bytes && *checkup.free_disk_bytes < little_disk) {
-    findings.push_back({Urgency::warning, "little_disk",
-                        mebibytes(*checkup.free_disk_bytes) + " are free in this folder",
-                        "reports may not fit", "make room, or give --output another place"});
+    findings.push_back(
+        {Urgency::warning, "little_disk",
+         std::to_string(*checkup.free_disk_bytes / mebibyte) + " MiB are free in this folder",
+         "reports may not fit", "make room, or give --output another place"});
   }
-}
-
-// CPUs, memory, limits, network, files and clock.
-void add_system_findings(const Checkup& checkup, std::vector<Finding>& findings) {
-  add_limits(checkup, findings);
-  add_cpus(checkup.environment, findings);
-  add_network(checkup.environment.network, findings);
-  add_files(checkup, findings);
   if (const Maybe<double>& busy = checkup.cpus_busy_with_others; busy && *busy > others_may_use) {
-    findings.push_back({Urgency::note, "cpus_in_use",
-                        "other processes keep " + significant(*busy, 2) + " CPUs busy",
-                        "runs would be disturbed, and their monitor says so (monitor_shared)",
-                        "end these processes, or wait"});
+    findings.push_back(seen_now(system_conditions(), "cpus_in_use", checkup,
+                                "other processes keep " + significant(*busy, 2) + " CPUs busy"));
   }
-  if (checkup.clock_synchronised && !*checkup.clock_synchronised) {
+  if (checkup.clock_synchronised.value == false) {
     findings.push_back({Urgency::note, "clock_not_synchronised",
                         "the kernel says that its clock is not synchronised",
                         "times in reports of several hosts may not agree",
                         "run chrony or systemd-timesyncd; in a VM, take the host's clock"});
   }
+  return findings;
 }
 
 }  // namespace
 
 std::vector<Finding> diagnose(const Checkup& checkup) {
-  std::vector<Finding> findings = {machine_of(checkup)};
-  add_software_findings(checkup, findings);
-  add_gpu_findings(checkup, findings);
-  if (checkup.gpus.size() > 1) add_peer_findings(checkup, findings);
-  add_nic_findings(checkup, findings);
-  add_peer_rule_findings(checkup, findings);
-  add_mig_findings(checkup, findings);
-  add_layout_findings(checkup, findings);
-  add_system_findings(checkup, findings);
+  Findings findings = {machine_of(checkup)};
+  for (const auto look :
+       {of_driver, of_backends, of_mpi, of_nccl, of_hosts, of_gnuplot, of_gpus, of_peers,
+        of_exchange, of_nics, of_peer_rules, of_mig, of_layout, of_system}) {
+    add(look(checkup), findings);
+  }
   return findings;
 }
 

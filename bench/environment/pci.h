@@ -1,7 +1,6 @@
 // A device on the PCI bus as the kernel shows it.
 #pragma once
 
-#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -15,9 +14,6 @@ namespace nearmetal {
 std::filesystem::path pci_folder(const std::filesystem::path& root, const std::string& pci_id);
 
 // `device` is such a folder, or a link to one.
-
-/// Rate of a lane, by generation from the first, in 1e9 transfers a second.
-inline constexpr std::array pcie_gigatransfers = {2.5, 5., 8., 16., 32., 64.};
 
 /// The PCIe generation in a file such as current_link_speed, and the lanes in current_link_width.
 /// Virtual functions tell neither.

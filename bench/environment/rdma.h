@@ -8,8 +8,6 @@
 
 namespace nearmetal {
 
-inline constexpr size_t most_listed_gids = 16;  // of a port
-
 /// The devices of /sys/class/infiniband, sorted by name; at most 64.
 std::vector<RdmaDevice> find_rdma(const std::filesystem::path& root);
 

@@ -4,17 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "reports/conditions/layer.h"
 #include "reports/document/types.h"
 
 namespace nearmetal {
-
-/// clock: of the GPU's multiprocessors, or of the CPU that computes; compute: matrix products;
-/// memory: of the device; cpu: time that the CPUs do not give to this process; launch: the path on
-/// which kernels are queued; input: images on their way to the device; communication: gradients.
-enum class Layer { clock, compute, memory, cpu, launch, input, communication };
-constexpr auto names_of(Layer) {
-  return std::array{"clock", "compute", "memory", "cpu", "launch", "input", "communication"};
-}
 
 enum class ProbeUnit { seconds, hertz, share, bytes_per_second, flops_per_second };
 constexpr auto names_of(ProbeUnit) {
@@ -65,12 +58,6 @@ struct Explanation {
   double unexplained_seconds = 0;
   Maybe<double> unexplained_share;  // of the difference
   std::vector<KnownCause> causes;   // most likely first
-};
-
-/// One side: complete runs of one arm, and the machines they ran on.
-struct ExplainedSide {
-  std::vector<const Run*> runs;
-  std::vector<const Environment*> environments;
 };
 
 /// Probes of the two sides that differ by less say nothing.

@@ -68,8 +68,9 @@ struct LayerFinding {
   double LayerFactors::*factor_of = nullptr;  // what the layer changes in the model
   Maybe<double> factor;                       // from the base to the new side
   std::vector<SeenProbe> seen;
-  std::string hidden;  // why the step does not wait for the layer, where it does not
-  std::string beyond;  // layers that take a part of what was seen, of which the factor is the rest
+  std::string hidden{};  // why the step does not wait for the layer, where it does not
+  std::string
+      beyond{};  // layers that take a part of what was seen, of which the factor is the rest
 };
 
 /// One of each layer.

@@ -25,6 +25,11 @@ constexpr auto names_of(PciDistance) { return std::array{"PIX", "PXB", "PHB", "N
 enum class GpuDirectRdma { none, dma_buf, peer_memory };
 constexpr auto names_of(GpuDirectRdma) { return std::array{"none", "dma-buf", "nvidia_peermem"}; }
 
+/// Rate of a lane, by generation from the first, in 1e9 transfers a second.
+inline constexpr std::array pcie_gigatransfers = {2.5, 5., 8., 16., 32., 64.};
+
+inline constexpr size_t most_listed_gids = 16;  // of a port
+
 struct RdmaGid {
   int64_t index = 0;
   Maybe<std::string> gid;
@@ -130,10 +135,6 @@ struct Processor {
 
 /// Why a limit has no value, where what sets it was read.
 inline constexpr const char* no_limit = "no limit is set";
-
-/// Sizes of /dev/shm and of locked memory below which ranks of one host, or RDMA, lack room.
-inline constexpr int64_t small_shared_memory_bytes = int64_t{512} << 20;  // Docker gives 64 MiB
-inline constexpr int64_t small_locked_memory_bytes = int64_t{64} << 20;
 
 struct Limits {
   Maybe<int64_t> locked_memory_bytes;

@@ -46,4 +46,19 @@ struct Warning {
   bool operator==(const Warning&) const = default;
 };
 
+/// ok: looked at and fine. note: not looked at, or good to know. warning: costs speed or trust.
+/// blocker: runs of the kind that it names will not start, or not be what they seem.
+enum class Urgency { ok, note, warning, blocker };
+constexpr auto names_of(Urgency) { return std::array{"ok", "note", "warning", "blocker"}; }
+
+struct Finding {
+  Urgency severity = Urgency::ok;
+  std::string code;  // stable, for scripts: lower case with underscores
+  std::string seen;
+  std::string why;  // it matters for the number; empty where all is well
+  std::string fix;
+
+  bool operator==(const Finding&) const = default;
+};
+
 }  // namespace nearmetal

@@ -35,7 +35,7 @@ inline Checkup healthy() {
     gpu.active_nvlinks = 18;
     gpu.inactive_nvlinks = 0;
     gpu.peers = {{"0000:0" + std::to_string(1 - i) + ":00.0", true, true, true}};
-    checkup.gpus.push_back(gpu);
+    checkup.environment.gpus.push_back(gpu);
     checkup.gpus_now.push_back({});
   }
   return checkup;

@@ -17,12 +17,14 @@ TEST(Doctor, FindsNothingOnAHealthyMachine) {
   EXPECT_GE(diagnose(healthy()).size(), 6) << "and says what it looked at";
 }
 
+Gpu& gpu(Checkup& c, size_t i = 0) { return c.environment.gpus[i]; }
+
 TEST(Doctor, FindsEachFault) {
   using Fault = std::pair<const char*, void (*)(Checkup&)>;
   const Fault faults[] = {
       {"note no_gpu", [](Checkup& c) { c.gpu_device_files = false; }},
       {"blocker no_nvml", [](Checkup& c) { c.nvml = Unknown{"no NVML: not found"}; }},
-      {"blocker no_gpu_listed", [](Checkup& c) { c.gpus.clear(); }},
+      {"blocker no_gpu_listed", [](Checkup& c) { c.environment.gpus.clear(); }},
       {"blocker driver_mismatch",
        [](Checkup& c) {
          c.environment.virtualisation.nvidia_kernel_module = std::string("570.1");
@@ -39,12 +41,12 @@ TEST(Doctor, FindsEachFault) {
       {"note no_mpi",
        [](Checkup& c) {
          c.mpi.reset();
-         c.gpus.pop_back();
+         c.environment.gpus.pop_back();
        }},
       {"blocker no_mpi",
        [](Checkup& c) {
          c.mpi.reset();
-         c.gpus.pop_back();
+         c.environment.gpus.pop_back();
          c.layout = LayoutCheck{"layouts.json", 1, {}};
        }},
       {"note cpus_in_use", [](Checkup& c) { c.cpus_busy_with_others = 1.2; }},
@@ -74,40 +76,40 @@ TEST(Doctor, FindsEachFault) {
          c.layout = LayoutCheck{"l.json", 1, {}};
        }},
       {"warning vgpu_unlicensed",
-       [](Checkup& c) { c.gpus[0].vgpu_licence = std::string("unlicensed"); }},
-      {"blocker gpu_lost", [](Checkup& c) { c.gpus[1].lost = "GPU is lost (15)"; }},
+       [](Checkup& c) { gpu(c).vgpu_licence = std::string("unlicensed"); }},
+      {"blocker gpu_lost", [](Checkup& c) { gpu(c, 1).lost = "GPU is lost (15)"; }},
       {"warning gpu_in_use", [](Checkup& c) { c.gpus_now[1].processes = int64_t{1}; }},
-      {"note persistence_off", [](Checkup& c) { c.gpus[0].persistence = false; }},
-      {"warning ecc_pending", [](Checkup& c) { c.gpus[0].ecc_change_pending = true; }},
-      {"warning memory_repair_pending", [](Checkup& c) { c.gpus[0].memory_repair_pending = true; }},
+      {"note persistence_off", [](Checkup& c) { gpu(c).persistence = false; }},
+      {"warning ecc_pending", [](Checkup& c) { gpu(c).ecc_change_pending = true; }},
+      {"warning memory_repair_pending", [](Checkup& c) { gpu(c).memory_repair_pending = true; }},
       {"blocker compute_prohibited",
-       [](Checkup& c) { c.gpus[0].compute_mode = std::string("prohibited"); }},
+       [](Checkup& c) { gpu(c).compute_mode = std::string("prohibited"); }},
       {"note clocks_set",
        [](Checkup& c) {
-         c.gpus[0].application_sm_hertz = 1'200'000'000;
-         c.gpus[0].largest_sm_hertz = 1'980'000'000;
+         gpu(c).application_sm_hertz = 1'200'000'000;
+         gpu(c).largest_sm_hertz = 1'980'000'000;
        }},
       {"warning power_limited",
        [](Checkup& c) {
-         c.gpus[0].power_limit_watts = 400.;
-         c.gpus[0].default_power_limit_watts = 700.;
+         gpu(c).power_limit_watts = 400.;
+         gpu(c).default_power_limit_watts = 700.;
        }},
       {"warning throttled_now", [](Checkup& c) { c.gpus_now[0].throttle_bits = 0x40; }},
-      {"warning narrow_link", [](Checkup& c) { c.gpus[0].link_width = 8; }},
-      {"note numa_unknown", [](Checkup& c) { c.gpus[0].numa_node = -1; }},
-      {"warning nvlink_down", [](Checkup& c) { c.gpus[0].inactive_nvlinks = 2; }},
-      {"warning peer_access_refused", [](Checkup& c) { c.gpus[0].peers[0].reads = false; }},
-      {"note peers_without_nvlink", [](Checkup& c) { c.gpus[0].peers[0].nvlink = false; }},
+      {"warning narrow_link", [](Checkup& c) { gpu(c).link_width = 8; }},
+      {"note numa_unknown", [](Checkup& c) { gpu(c).numa_node = -1; }},
+      {"warning nvlink_down", [](Checkup& c) { gpu(c).inactive_nvlinks = 2; }},
+      {"warning peer_access_refused", [](Checkup& c) { gpu(c).peers[0].reads = false; }},
+      {"note peers_without_nvlink", [](Checkup& c) { gpu(c).peers[0].nvlink = false; }},
       {"warning acs_redirect",
        [](Checkup& c) {
-         c.gpus[0].peers[0].nvlink = false;
-         c.gpus[1].acs_redirect = true;
+         gpu(c).peers[0].nvlink = false;
+         gpu(c, 1).acs_redirect = true;
        }},
       {"note acs_unknown",
        [](Checkup& c) {
-         c.gpus[0].peers[0].nvlink = false;
-         c.gpus[0].peers[0].distance = PciDistance::pxb;
-         c.gpus[0].acs_redirect = Unknown{"not readable"};
+         gpu(c).peers[0].nvlink = false;
+         gpu(c).peers[0].distance = PciDistance::pxb;
+         gpu(c).acs_redirect = Unknown{"not readable"};
        }},
       {"warning small_shared_memory",
        [](Checkup& c) { c.environment.limits.shared_memory_bytes = 64 << 20; }},
@@ -123,6 +125,9 @@ TEST(Doctor, FindsEachFault) {
        }},
       {"warning slow_clock",
        [](Checkup& c) { c.environment.virtualisation.clock_source = std::string("hpet"); }},
+      {"warning cpu_emulated",
+       [](Checkup& c) { c.environment.virtualisation.hypervisor = std::string("qemu"); }},
+      {"note nccl_variables", [](Checkup& c) { c.environment.variables["NCCL_ALGO"] = "Tree"; }},
       {"note several_interfaces",
        [](Checkup& c) {
          for (const char* name : {"eth0", "docker0"}) {
@@ -134,7 +139,7 @@ TEST(Doctor, FindsEachFault) {
       {"warning little_disk", [](Checkup& c) { c.free_disk_bytes = 1 << 20; }},
       {"warning vgpu_peers_part",
        [](Checkup& c) {
-         for (Gpu& gpu : c.gpus) gpu.vgpu_profile = std::string("A100-20C");
+         for (Gpu& gpu : c.environment.gpus) gpu.vgpu_profile = std::string("A100-20C");
        }},
       {"warning mig_peers",
        [](Checkup& c) {
@@ -154,7 +159,7 @@ TEST(Doctor, FindsEachFault) {
 
 TEST(Doctor, WhatIsNotKnownIsNoFault) {
   Checkup checkup = healthy();
-  checkup.gpus[0] = Gpu{};
+  checkup.environment.gpus[0] = Gpu{};
   checkup.environment.limits = {};
   checkup.plan_cache_writable = Unknown{"there is no home folder"};
   checkup.free_disk_bytes = Unknown{"?"};
@@ -165,7 +170,7 @@ TEST(Doctor, WithoutAGpuTheCpuIsEnough) {
   Checkup checkup = healthy();
   checkup.gpu_device_files = false;
   checkup.nvml = Unknown{"no NVML"};
-  checkup.gpus.clear();
+  checkup.environment.gpus.clear();
   checkup.backends["cuda"] = {Obstacle::not_built, "this build has no cuda backend"};
   for (const Finding& finding : diagnose(checkup)) {
     EXPECT_NE(finding.severity, Urgency::blocker) << finding.code;

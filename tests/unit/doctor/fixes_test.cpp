@@ -5,7 +5,7 @@
 
 #include <map>
 
-#include "bench/doctor/advice.h"
+#include "reports/conditions/condition.h"
 #include "tests/support/healthy_checkup.h"
 
 namespace nearmetal {
@@ -50,9 +50,10 @@ Fixes fixes_of(Checkup checkup, const std::string& code) {
 
 TEST(Fixes, WhatIsTheSameForSeveralKindsIsSaidOnce) {
   const Checkup unknown;
-  EXPECT_EQ(advice_for(unknown, {"a", "a", "a"}), "a");
-  EXPECT_EQ(advice_for(unknown, {"a", "a", "b"}), "in a VM: a; on bare metal: b");
-  EXPECT_EQ(advice_for(unknown, {"a", "b", "c"}), "with KVM: a; with ESXi: b; on bare metal: c");
+  EXPECT_EQ(advice_for(unknown.environment, {"a", "a", "a"}), "a");
+  EXPECT_EQ(advice_for(unknown.environment, {"a", "a", "b"}), "in a VM: a; on bare metal: b");
+  EXPECT_EQ(advice_for(unknown.environment, {"a", "b", "c"}),
+            "with KVM: a; with ESXi: b; on bare metal: c");
 }
 
 TEST(Fixes, LimitsOfAContainerAreSetByWhoeverStartsIt) {
@@ -76,7 +77,7 @@ TEST(Fixes, LimitsOfAContainerAreSetByWhoeverStartsIt) {
 
 TEST(Fixes, FixesOfGpusAreForTheKindOfMachine) {
   Checkup checkup = healthy();
-  Gpu& gpu = checkup.gpus[0];
+  Gpu& gpu = checkup.environment.gpus[0];
   gpu.link_width = 8;
   gpu.numa_node = -1;
   gpu.inactive_nvlinks = 2;
@@ -105,7 +106,7 @@ TEST(Fixes, BoardsWithNvLinksAreKnownByName) {
   const auto code_of = [](const std::string& name) {
     Checkup checkup = healthy();
     checkup.environment.virtualisation.machine = MachineKind::vm;
-    for (Gpu& gpu : checkup.gpus) {
+    for (Gpu& gpu : checkup.environment.gpus) {
       gpu.name = name;
       gpu.active_nvlinks = Unknown{"not told"};
       gpu.peers[0].nvlink = false;
@@ -127,8 +128,8 @@ TEST(Fixes, BoardsWithNvLinksAreKnownByName) {
 
 TEST(Fixes, WithoutNvLinkTheFixDependsOnTheMachine) {
   Checkup checkup = healthy();
-  checkup.gpus[0].name = checkup.gpus[1].name = "NVIDIA L40S";
-  for (Gpu& gpu : checkup.gpus) {
+  checkup.environment.gpus[0].name = checkup.environment.gpus[1].name = "NVIDIA L40S";
+  for (Gpu& gpu : checkup.environment.gpus) {
     gpu.active_nvlinks = 0;
     gpu.peers[0].nvlink = false;
   }

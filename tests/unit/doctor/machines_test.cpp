@@ -32,9 +32,9 @@ Checkup checkup_of(const HostFixture& host) {
   setenv("FAKE_NVML_ANSWERS", (host.root() / "probe/nvml").c_str(), 1);
   const Nvml nvml(NM_FAKE_NVML);
   checkup.nvml = nvml.driver_version();
-  checkup.gpus = all_gpus(nvml, host.root());
+  checkup.environment.gpus = all_gpus(nvml, host.root());
   unsetenv("FAKE_NVML_ANSWERS");
-  checkup.gpus_now.resize(checkup.gpus.size());
+  checkup.gpus_now.resize(checkup.environment.gpus.size());
   checkup.gpu_device_files = true;
   checkup.backends = {{"cpu", {}}, {"cuda", {}}};
   checkup.mpi = MpiLaunch{.status = 0, .ranks = 2, .text = ""};
@@ -267,7 +267,7 @@ TEST(Machines, InfiniBandThatIsLinkedWaitsForASubnetManager) {
 
 TEST(Machines, AGuestWithoutDistancesShowsNoSwitchEither) {
   Checkup checkup = checkup_of(HostFixture("constructed_kvm_guest_no_topology"));
-  for (Gpu& gpu : checkup.gpus) {
+  for (Gpu& gpu : checkup.environment.gpus) {
     for (NicPath& path : gpu.nics) path.distance = Unknown{"their NUMA nodes are not known"};
   }
   const auto found = diagnose(checkup);
@@ -305,7 +305,6 @@ TEST(Machines, WithoutASwitchBetweenThemNcclNeedsATopologyFile) {
 
 TEST(Machines, TheTablesOfADgxFitOnATerminal) {
   Checkup checkup = checkup_of(HostFixture("constructed_dgx_like"));
-  checkup.environment.gpus = checkup.gpus;
   std::ostringstream text;
   for (const TitledTable& table : nic_tables({checkup.environment}, true)) {
     print_aligned(text, table.table);

@@ -30,6 +30,12 @@ struct KnownCauses : testing::Test {
     return codes;
   }
   Gpu& gpu() { return new_machine.gpus[0]; }
+  void exchange_between_systems() {
+    for (nearmetal::Run* run : {&base_run, &new_run}) {
+      run->ranks.resize(2, run->ranks[0]);
+      run->ranks[1].environment = 1;
+    }
+  }
   std::vector<std::string> codes_where_nccl_took(const std::vector<std::string>& there,
                                                  const std::vector<std::string>& here) {
     const auto take = [](nearmetal::Run& run, const std::vector<std::string>& transports) {
@@ -160,6 +166,7 @@ TEST_F(KnownCauses, AWorseTransportHasACauseOfItsOwn) {
 RdmaDevice nic(const std::string& name, bool ats, const std::string& state = "active") {
   RdmaDevice device;
   device.name = name;
+  device.pci_id = std::string("0000:17:00.0");
   device.ats = ats;
   RdmaPort& port = device.ports.emplace_back();
   port.state = state;
@@ -168,10 +175,7 @@ RdmaDevice nic(const std::string& name, bool ats, const std::string& state = "ac
 }
 
 TEST_F(KnownCauses, OfNics) {
-  for (nearmetal::Run* run : {&base_run, &new_run}) {
-    run->ranks.resize(2, run->ranks[0]);
-    run->ranks[1].environment = 1;
-  }
+  exchange_between_systems();
   base_machine.rdma = {nic("mlx5_0", true), nic("mlx5_1", true)};
   base_machine.gpus[0].nics = {{"mlx5_0", PciDistance::pix, GpuDirectRdma::dma_buf},
                                {"mlx5_1", PciDistance::sys, GpuDirectRdma::dma_buf}};
@@ -211,6 +215,25 @@ TEST_F(KnownCauses, OfNics) {
   EXPECT_THAT(found[0].seen, HasSubstr("100 instead of 400"));
   new_run.ranks[1].environment = 0;
   EXPECT_THAT(codes({Layer::communication}), ElementsAre("not_seen")) << "no network is used";
+}
+
+TEST_F(KnownCauses, AreWhatDoctorFindsOnTheNewSideAlone) {
+  exchange_between_systems();
+  gpu().vgpu_licence = std::string("unlicensed");
+  EXPECT_THAT(codes({Layer::clock}), ElementsAre("vgpu_unlicensed"));
+  base_machine.rdma = new_machine.rdma = {nic("mlx5_0", true)};
+  RdmaDevice& slow = new_machine.rdma[0];
+  slow.link_width = int64_t{8};
+  slow.largest_link_width = int64_t{16};
+  slow.ports[0].link_layer = std::string("Ethernet");
+  EXPECT_THAT(codes({Layer::communication}), ElementsAre("roce_without_gid", "nic_link_slow"));
+  EXPECT_THAT(found[0].hint, HasSubstr("cma_roce_mode -d mlx5_0"));
+  slow.ports[0].gids = {{.index = 3, .gid = {}, .type = std::string("RoCE v2"), .interface = {}}};
+  new_machine.variables["NCCL_IB_GID_INDEX"] = "1";
+  EXPECT_THAT(codes({Layer::communication}), ElementsAre("roce_gid_index", "nic_link_slow"));
+  EXPECT_THAT(found[0].hint, HasSubstr("which is 3 at mlx5_0"));
+  base_machine = new_machine;
+  EXPECT_THAT(codes({Layer::communication}), ElementsAre("not_seen"));
 }
 
 TEST_F(KnownCauses, OfEarlierReportsNicsAreNotKnown) {

@@ -1,3 +1,5 @@
+#include "bench/doctor/checkup.h"
+
 #include <sys/statvfs.h>
 #include <sys/timex.h>
 #include <unistd.h>
@@ -12,7 +14,6 @@
 #include <thread>
 
 #include "bench/cli/defaults.h"
-#include "bench/doctor/diagnose.h"
 #include "bench/environment/child_output.h"
 #include "bench/environment/environment.h"
 #include "bench/environment/gpu.h"
@@ -44,8 +45,8 @@ void collect_gpus(Checkup& checkup) {
   try {
     const Nvml nvml;
     checkup.nvml = nvml.driver_version();
-    checkup.gpus = all_gpus(nvml, "/");
-    for (const Gpu& gpu : checkup.gpus) {
+    checkup.environment.gpus = all_gpus(nvml, "/");
+    for (const Gpu& gpu : checkup.environment.gpus) {
       GpuNow& now = checkup.gpus_now.emplace_back();
       if (!gpu.pci_id) continue;
       const GpuSource source("libnvidia-ml.so.1", *gpu.pci_id);
@@ -108,7 +109,7 @@ std::vector<std::string> short_sum(const std::string& library) {
 void try_two_ranks(Checkup& checkup) {
   if (run_child({"mpirun", "--version"}, 5).exit_status != 0) return;
   checkup.mpi = launch_two({"--version"}, mpi_may_take_seconds);
-  if (checkup.gpus.size() < 2 || checkup.mpi->status != 0) return;
+  if (checkup.environment.gpus.size() < 2 || checkup.mpi->status != 0) return;
   checkup.nccl = launch_two(short_sum("nccl"), nccl_may_take_seconds);
 }
 
@@ -171,7 +172,7 @@ Maybe<double> cpus_busy_with_others() {
 }
 
 std::string too_few_gpus(const Host& host, const Checkup& checkup) {
-  const auto listed = std::ssize(checkup.gpus);
+  const auto listed = std::ssize(checkup.environment.gpus);
   if (!is_this_machine(address_of(host)) || host.gpus <= listed) return "";
   return "host '" + host.name + "' is said to have " + counted(host.gpus, "GPU") +
          ", and the driver lists " + (listed == 0 ? "none" : std::to_string(listed)) +
@@ -189,11 +190,11 @@ std::string not_as_expected(const LaunchPlan& plan, size_t index, const Checkup&
   }
   for (const PlacedJob& job : placement.jobs) {
     for (const PlacedRank& placed : job.ranks) {
-      const bool known = !placed.gpu || *placed.gpu < std::ssize(checkup.gpus);
+      const bool known = !placed.gpu || *placed.gpu < std::ssize(checkup.environment.gpus);
       if (!is_this_machine(placed.address) || !known) continue;
       try {
         require_expected(expected, checkup.environment,
-                         placed.gpu ? &checkup.gpus[*placed.gpu] : nullptr);
+                         placed.gpu ? &checkup.environment.gpus[*placed.gpu] : nullptr);
       } catch (const std::invalid_argument& error) {
         return layout.source + "/expect: " + error.what();
       }
@@ -221,7 +222,7 @@ std::vector<Host> with_gpus_here(std::vector<Host> hosts, const Checkup& checkup
   for (Host& host : hosts) {
     if (!is_this_machine(address_of(host))) continue;
     host.found.clear();
-    for (const Gpu& gpu : checkup.gpus) host.found.push_back({gpu.name, ""});
+    for (const Gpu& gpu : checkup.environment.gpus) host.found.push_back({gpu.name, ""});
   }
   return hosts;
 }
