@@ -81,6 +81,8 @@ Command make_group(const std::string& name, const std::string& help, const std::
 /// what would be right.
 Action parse_command_line(const Command& program, const std::vector<std::string>& arguments);
 
+std::vector<std::string> names_of(const std::vector<Command>& commands);
+
 /// The options of a command that are shown, for completion and the manual; not to be set.
 std::vector<OptionSpec> options_of(const Command& command);
 

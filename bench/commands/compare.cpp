@@ -1,9 +1,11 @@
 #include "bench/commands/compare.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <sstream>
 #include <stdexcept>
+#include <tuple>
 
 #include "bench/cli/parse_value.h"
 #include "bench/commands/html_output.h"
@@ -51,6 +53,24 @@ Texts metrics_to_choose_from() {
   Texts names = metric_names();
   names.insert(names.begin(), {throughput_of_runs, all_of_runs});
   return names;
+}
+
+// The metrics and the fields that options take, for the help.
+std::string names_to_choose_from() {
+  Texts fields = fields_that_may_differ();
+  std::erase_if(fields, [](const std::string& name) { return name.find('.') != name.npos; });
+  std::ostringstream text;
+  print_wrapped(text,
+                "Metrics: throughput (in images/s or sequences/s, as the runs have it); all; " +
+                    joined(metric_names()) + ".",
+                2);
+  print_wrapped(text,
+                "Fields, which must agree unless --allow-differ names them: " + joined(fields) +
+                    "; a part of one is named as in libraries.cudnn.",
+                2);
+  std::string lines = text.str();
+  lines.pop_back();  // the help ends its last line itself
+  return lines;
 }
 
 ExitCode exit_code_of(const Comparison& comparison) {
@@ -150,43 +170,41 @@ verdict, and 4 if runs differ in what must agree or have no row in common. If bo
 )";
 
 // One FILE of each side; BASE NEW.
-void take_both(CompareForm& form, const std::vector<std::string>& places) {
+void take_both(CompareForm& form, const Places& places) {
   if (places.size() != 2) {
     throw std::invalid_argument("BASE and NEW take one report each, so two in all, not " +
                                 std::to_string(places.size()) +
                                 "; for several use --base FILE... --new FILE...");
   }
-  form.both = {checked_path("BASE", places[0]), checked_path("NEW", places[1])};
-}
-
-void take_against_bare_metal(CompareForm& form, const Places& next, ComparisonForm claim) {
-  form.request.base = form.bare;
-  form.request.next = next;
-  form.request.options.form = claim;
+  form.one_base = {checked_path("BASE", places[0])};
+  form.one_new = {checked_path("NEW", places[1])};
 }
 
 void choose_sides(CompareForm& form) {
-  using Given = std::array<bool, 6>;
   CompareRequest& request = form.request;
   if (!form.vm.empty() && !form.container.empty()) {
     throw std::invalid_argument(
         "--vm and --container exclude each other: compare each with --bare in a separate call");
   }
-  const Given given = {!form.both.empty(), !request.base.empty(), !request.next.empty(),
-                       !form.bare.empty(), !form.vm.empty(),      !form.container.empty()};
-  if (given == Given{false, true, true, false, false, false}) return;
-  if (given == Given{true, false, false, false, false, false}) {
-    request.base = {form.both[0]};
-    request.next = {form.both[1]};
-  } else if (given == Given{false, false, false, true, true, false}) {
-    take_against_bare_metal(form, form.vm, ComparisonForm::vm);
-  } else if (given == Given{false, false, false, true, false, true}) {
-    take_against_bare_metal(form, form.container, ComparisonForm::container);
-  } else {
-    throw std::invalid_argument(
-        "compare takes one of: BASE NEW; --base FILE... --new FILE...; --bare FILE... --vm "
-        "FILE...; --bare FILE... --container FILE...");
+  const auto given =
+      std::ranges::count_if(std::array{&form.one_base, &form.one_new, &request.base, &request.next,
+                                       &form.bare, &form.vm, &form.container},
+                            [](const Places* places) { return !places->empty(); });
+  const std::tuple<Places&, Places&, ComparisonForm> forms[] = {
+      {request.base, request.next, ComparisonForm::sets},
+      {form.one_base, form.one_new, ComparisonForm::sets},
+      {form.bare, form.vm, ComparisonForm::vm},
+      {form.bare, form.container, ComparisonForm::container}};
+  for (const auto& [base, next, claim] : forms) {
+    if (given != 2 || base.empty() || next.empty()) continue;
+    request.base = base;
+    request.next = next;
+    request.options.form = claim;
+    return;
   }
+  throw std::invalid_argument(
+      "compare takes one of: BASE NEW; --base FILE... --new FILE...; --bare FILE... --vm "
+      "FILE...; --bare FILE... --container FILE...");
 }
 
 ExitCode run_compare(const CompareForm& form, const Context& context) {
@@ -200,23 +218,6 @@ ExitCode run_compare(const CompareForm& form, const Context& context) {
 }
 
 }  // namespace
-
-std::string names_to_choose_from() {
-  Texts fields = fields_that_may_differ();
-  std::erase_if(fields, [](const std::string& name) { return name.find('.') != name.npos; });
-  std::ostringstream text;
-  print_wrapped(text,
-                "Metrics: throughput (in images/s or sequences/s, as the runs have it); all; " +
-                    joined(metric_names()) + ".",
-                2);
-  print_wrapped(text,
-                "Fields, which must agree unless --allow-differ names them: " + joined(fields) +
-                    "; a part of one is named as in libraries.cudnn.",
-                2);
-  std::string lines = text.str();
-  lines.pop_back();  // the help ends its last line itself
-  return lines;
-}
 
 void add_rule_options(Options& options, CompareOptions& compare) {
   options.share("--margin", compare.rule.margin, {0, 0.2, true},
@@ -279,7 +280,7 @@ ExitCode publish(const CompareAnswer& judged, const CompareRequest& request,
 void add_compare_options(Options& options, CompareForm& form) {
   CompareRequest& request = form.request;
   options.values("BASE NEW", " ", "Reports",
-                 [&form](const std::vector<std::string>& places) { take_both(form, places); });
+                 [&form](const Places& places) { take_both(form, places); });
   options.paths("--base", "FILE...", request.base, "base reports, to compare with");
   options.paths("--new", "FILE...", request.next, "new reports");
   options.paths("--bare", "FILE...", form.bare, "reports of bare metal");

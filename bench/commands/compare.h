@@ -13,8 +13,8 @@
 namespace nearmetal {
 
 struct CompareRequest {
-  std::vector<std::string> base;  // FILE, FILE#ARM or FOLDER; of gate also the name of a baseline
-  std::vector<std::string> next;
+  Places base;  // FILE, FILE#ARM or FOLDER; of gate also the name of a baseline
+  Places next;
   CompareOptions options;
   bool json = false;
   bool markdown = false;
@@ -24,8 +24,6 @@ struct CompareRequest {
   bool force = false;
 };
 
-/// The metrics and the fields that the options below take, for the help.
-std::string names_to_choose_from();
 /// Margin, alpha, metrics, and which fields may differ.
 void add_rule_options(Options& options, CompareOptions& compare);
 /// Where all baselines are, for commands that take the name of one.
@@ -35,7 +33,7 @@ void add_form_options(Options& options, CompareRequest& request);
 /// Names files of folders that were left out.
 void remark_foreign(const RunSet& set, const Terminal& terminal);
 /// Throws std::invalid_argument where a file to be written is one of these, which are read.
-void require_no_input(const CompareRequest& request, const std::vector<std::string>& places);
+void require_no_input(const CompareRequest& request, const Places& places);
 /// Pages besides what is printed.
 void add_page_options(Options& options, CompareRequest& request);
 
@@ -56,13 +54,11 @@ ExitCode publish(const CompareAnswer& judged, const CompareRequest& request,
 
 struct CompareForm {
   CompareRequest request;
-  std::vector<std::string> both;  // one place of each side
-  std::vector<std::string> bare;  // sides of their own names
-  std::vector<std::string> vm;
-  std::vector<std::string> container;
+  Places one_base, one_new;    // one place of each
+  Places bare, vm, container;  // sides of their own names
 };
 
-/// One of the forms fills the sides of `judging`.
+/// One of the forms fills the sides of the request.
 void add_compare_options(Options& options, CompareForm& form);
 
 }  // namespace nearmetal

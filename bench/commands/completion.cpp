@@ -42,11 +42,7 @@ std::string escaped(const std::string& text, const std::string& special) {
 }
 
 // Within single quotes of bash and zsh.
-std::string quoted(const std::string& text) {
-  std::string result = "'";
-  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return result + "'";
-}
+std::string quoted(const std::string& text) { return "'" + replaced(text, "'", "'\\''") + "'"; }
 
 // Baselines are folders, of which there may be others tomorrow.
 bool takes_baselines(const std::vector<OptionSpec>& options) {
@@ -55,8 +51,7 @@ bool takes_baselines(const std::vector<OptionSpec>& options) {
 
 // The words that may follow `command`.
 std::vector<std::string> words_of(const Command& command, const std::vector<OptionSpec>& options) {
-  std::vector<std::string> words;
-  for (const Command& inner : command.commands) words.push_back(inner.name);
+  std::vector<std::string> words = names_of(command.commands);
   for (const OptionSpec& option : options) {
     for (const std::string& name : flags_of(option)) words.push_back(name);
     if (is_argument(option)) {
@@ -219,9 +214,7 @@ void print_zsh_completion(std::ostream& out, const Command& program) {
   for (const Command& command : program.commands) {
     out << "    " << command.name << ")\n      _arguments";
     if (!command.commands.empty()) {
-      std::vector<std::string> names;
-      for (const Command& inner : command.commands) names.push_back(inner.name);
-      out << " \\\n        '1:command:(" << joined(names, " ") << ")'";
+      out << " \\\n        '1:command:(" << joined(names_of(command.commands), " ") << ")'";
     }
     for (const OptionSpec& option : all_options(command)) {
       out << " \\\n        " << zsh_option(option);

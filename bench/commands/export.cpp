@@ -43,8 +43,6 @@ metadata. scripts/compare_with_torch.py compares it with PyTorch: ResNets in 16 
 --last-scale 0.2, as at 1 rounding grows from layer to layer until it drowns the gradients, in
 PyTorch too. scripts/compare_curves_with_torch.py compares curves with PyTorch's.)";
 
-using Metadata = std::map<std::string, std::string>;
-
 // The state of a network between two steps, in canonical layout.
 struct State {
   std::vector<float> parameters;
@@ -266,9 +264,10 @@ ExitCode run_export(const RunRequest& request, const Context& context) {
   std::optional<PreparedDevice> device = find_device(request, context, path);
 
   const Tool tool = build_info();
-  Metadata metadata = {{"format", "pt"},
-                       {"nearmetal_version", tool.version},
-                       {"git_commit", tool.git_commit.value.value_or("unknown")}};
+  std::map<std::string, std::string> metadata = {
+      {"format", "pt"},
+      {"nearmetal_version", tool.version},
+      {"git_commit", tool.git_commit.value.value_or("unknown")}};
   const State initial = initial_state(graph, request);
   std::vector<TensorView> tensors;
   add_state(tensors, "", graph, initial);

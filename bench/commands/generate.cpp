@@ -116,31 +116,17 @@ void print_manual(std::ostream& out, const Command& program) {
 }
 
 // Text as it is, within a cell of a table.
-std::string cell(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    if (c == '|' || c == '<' || c == '*') result += '\\';
-    result += c == '\n' ? ' ' : c;
-  }
-  return result;
+std::string cell(std::string text) {
+  for (const std::string special : {"|", "<", "*"}) text = replaced(text, special, "\\" + special);
+  return replaced(text, "\n", " ");
 }
 
 // A bar in code ends the cell all the same, unless it is escaped.
-std::string code(const std::string& text) {
-  std::string result = "`";
-  for (const char c : text) {
-    if (c == '|') result += '\\';
-    result += c;
-  }
-  return result + "`";
-}
+std::string code(const std::string& text) { return "`" + replaced(text, "|", "\\|") + "`"; }
 
 std::string spelling(const OptionSpec& option) {
-  std::string names;
-  for (const std::string& flag : flags_of(option)) names += (names.empty() ? "" : ", ") + flag;
-  const std::string value = value_of(option);
-  if (!value.empty()) names += (names.empty() ? "" : " ") + value;
-  return code(names);
+  const std::string flags = joined(flags_of(option)), value = value_of(option);
+  return code(flags + (flags.empty() || value.empty() ? "" : " ") + value);
 }
 
 // The tables by heading, in the order in which these appear. Every command has --help.

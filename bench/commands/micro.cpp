@@ -48,8 +48,9 @@ void add_micro_options(Options& options, MicroForm& form) {
 
 class Filter {
  public:
-  explicit Filter(const std::vector<std::string>& patterns) : patterns_(patterns) {
+  explicit Filter(const std::vector<std::string>& patterns) {
     for (const std::string& pattern : patterns) {
+      asks_for_step_ |= pattern.starts_with("step") || pattern.starts_with("^step");
       try {
         expressions_.emplace_back(pattern);
       } catch (const std::invalid_argument& error) {
@@ -59,11 +60,7 @@ class Filter {
   }
 
   // Preparing a step takes seconds: only where it was named.
-  bool asks_for_step() const {
-    return std::ranges::any_of(patterns_, [](const std::string& pattern) {
-      return pattern.starts_with("step") || pattern.starts_with("^step");
-    });
-  }
+  bool asks_for_step() const { return asks_for_step_; }
 
   std::vector<Probe> choose(std::vector<Probe> probes) const {
     if (expressions_.empty()) return probes;
@@ -75,7 +72,7 @@ class Filter {
   }
 
  private:
-  std::vector<std::string> patterns_;
+  bool asks_for_step_ = false;
   std::vector<Pattern> expressions_;
 };
 

@@ -49,25 +49,19 @@ struct PlanFormat {
   void (*print)(std::ostream& out, const LaunchPlan& plan, const MpiJobPods& pods);
 };
 
-void print_table(std::ostream& out, const LaunchPlan& plan, const MpiJobPods&) {
-  print_plan(out, plan);
-}
-
 template <std::string (*text)(const LaunchPlan&)>
 void without_pods(std::ostream& out, const LaunchPlan& plan, const MpiJobPods&) {
   out << text(plan);
 }
 
-void print_mpi_job(std::ostream& out, const LaunchPlan& plan, const MpiJobPods& pods) {
-  out << mpi_job_yaml(plan, pods);
-}
-
 constexpr PlanFormat plan_formats[] = {
-    {"text", Starter::sweep, print_table},
+    {"text", Starter::sweep,
+     [](auto& out, const auto& plan, const auto&) { print_plan(out, plan); }},
     {"json", Starter::sweep, without_pods<plan_json>},
     {"sh", Starter::script, without_pods<shell_script>},
     {"slurm", Starter::slurm, without_pods<slurm_script>},
-    {"mpijob", Starter::mpi_job, print_mpi_job},
+    {"mpijob", Starter::mpi_job,
+     [](auto& out, const auto& plan, const auto& pods) { out << mpi_job_yaml(plan, pods); }},
 };
 
 struct PlanForm {

@@ -58,12 +58,6 @@ std::string vm_steps_here() {
   return text;
 }
 
-std::vector<std::string> names_of(const std::vector<Command>& commands) {
-  std::vector<std::string> names;
-  for (const Command& command : commands) names.push_back(command.name);
-  return names;
-}
-
 void add_help_options(Options& options, std::vector<std::string>& command) {
   options.values("COMMAND", " ", "command, such as run or baseline add; or the topic vm", command)
       .words = [] {

@@ -61,14 +61,11 @@ constexpr double least_measured_seconds = 0.5;  // before a sweep may end it
 
 // The probe of `nearmetal micro` that makes the load.
 std::string probe_name(const std::string& load, Device device) {
-  switch (from_name<NeighbourLoad>(load).value_or(NeighbourLoad{-1})) {
-    case NeighbourLoad::copy:
-      return "copy/device";
-    case NeighbourLoad::compute:
-      return device == Device::cuda ? "product/fp16" : "product/fp32";
-    case NeighbourLoad::pcie:
-      return "copy/h2d_pinned";
-  }
+  const std::optional<NeighbourLoad> kind = from_name<NeighbourLoad>(load);
+  if (kind == NeighbourLoad::copy) return "copy/device";
+  if (kind == NeighbourLoad::pcie) return "copy/h2d_pinned";
+  if (kind == NeighbourLoad::compute)
+    return device == Device::cuda ? "product/fp16" : "product/fp32";
   return load;
 }
 
@@ -79,7 +76,7 @@ Probe find_probe(Backend& backend, const RunConfig& config, const std::string& l
   }
   throw std::invalid_argument(
       "LOAD: '" + load + "' is not available on this device (" + to_string(config.device) +
-      "): copy, compute, pcie on GPUs, or the name of a " + "probe of nearmetal micro --list");
+      "): copy, compute, pcie on GPUs, or the name of a probe of nearmetal micro --list");
 }
 
 // The load, slice by slice.

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "bench/doctor/advice.h"
-#include "bench/environment/pci.h"
+#include "bench/environment/system_files.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {

@@ -153,10 +153,8 @@ Processor find_processor(const fs::path& root) {
   found.stepping = number("stepping");
   found.microcode = text("microcode");
   found.cache = text("cache size");
-  const Maybe<int64_t> kilohertz =
-      number_in(root / "sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq");
-  found.largest_hertz =
-      kilohertz ? Maybe<int64_t>(1000 * *kilohertz) : Maybe<int64_t>(Unknown{kilohertz.reason});
+  found.largest_hertz = scaled<int64_t>(
+      number_in(root / "sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"), 1000);
   return found;
 }
 
@@ -167,9 +165,7 @@ Limits find_limits(const fs::path& root) {
   found.shared_memory_bytes = shared_memory(root);
   found.huge_pages = memory_line(root, "HugePages_Total", 1);
   found.huge_page_bytes = memory_line(root, "Hugepagesize", 1024);
-  const Maybe<int64_t> balancing = number_in(root / "proc/sys/kernel/numa_balancing");
-  found.numa_balancing =
-      balancing ? Maybe<bool>(*balancing != 0) : Maybe<bool>(Unknown{balancing.reason});
+  found.numa_balancing = truth(number_in(root / "proc/sys/kernel/numa_balancing"));
   const Maybe<std::string> modes = first_line(root / "sys/kernel/mm/transparent_hugepage/enabled");
   found.transparent_huge_pages = Unknown{modes.reason};
   if (modes && modes->find('[') != std::string::npos) {  // always [madvise] never

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "bench/environment/pci.h"
 #include "bench/environment/system_files.h"
 #include "bench/environment/virtualisation.h"
 #include "reports/text/text.h"

@@ -89,19 +89,17 @@ void conclude_machine(const fs::path& root, const Maybe<bool>& cpu_flag, Virtual
     if (!name.empty()) found.hypervisor = name;
     return;
   }
-  if (found.container && *found.container == "gvisor") {
-    found.machine = Unknown{"gVisor shows a machine of its own making"};
-    found.hypervisor = Unknown{found.machine.reason};
-    return;
-  }
   // The bit of CPUID is what a guest cannot miss; without it nothing proves bare metal.
-  if (!cpu_flag) {
-    found.machine = Unknown{"no sign of a hypervisor, but " + cpu_flag.reason};
-    found.hypervisor = Unknown{found.machine.reason};
+  const bool in_gvisor = found.container && *found.container == "gvisor";
+  if (cpu_flag && !in_gvisor) {
+    found.machine = MachineKind::bare_metal;
+    found.hypervisor = std::string("none");
     return;
   }
-  found.machine = MachineKind::bare_metal;
-  found.hypervisor = std::string("none");
+  const Unknown why{in_gvisor ? "gVisor shows a machine of its own making"
+                              : "no sign of a hypervisor, but " + cpu_flag.reason};
+  found.machine = why;
+  found.hypervisor = why;
 }
 
 // gVisor's kernel calls itself Linux 4.4.0 with the day on which that was released.
