@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/cli/options.h"
+#include "bench/cli/command_line.h"
 #include "bench/cli/terminal.h"
 #include "reports/document/types.h"
 

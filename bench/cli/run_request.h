@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/cli/options.h"
+#include "bench/cli/command_line.h"
 #include "models/gpu_share.h"
 #include "reports/document/settings.h"
 #include "reports/document/types.h"

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <stdexcept>
 
-#include "bench/cli/exit_status.h"
 #include "bench/cli/parse_value.h"
+#include "bench/cli/process.h"
 #include "bench/commands/compare.h"
 #include "bench/commands/program.h"
 #include "reports/compare/baseline.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "bench/cli/build_info.h"
-#include "bench/cli/exit_status.h"
+#include "bench/cli/process.h"
 #include "bench/commands/completion.h"
 #include "bench/commands/program.h"
 #include "bench/tf_cnn_benchmarks/flags.h"

@@ -5,7 +5,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "bench/cli/exit_status.h"
+#include "bench/cli/process.h"
 #include "bench/sweep/shipped_layouts.h"
 #include "comm/layout/shell_text.h"
 #include "reports/text/nearest_word.h"

@@ -5,7 +5,7 @@
 
 #include "bench/cli/defaults.h"
 #include "bench/cli/destination.h"
-#include "bench/cli/exit_status.h"
+#include "bench/cli/process.h"
 #include "bench/commands/program.h"
 #include "bench/commands/run_job.h"
 #include "bench/commands/sweep.h"

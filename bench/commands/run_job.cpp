@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "bench/cli/destination.h"
-#include "bench/cli/exit_status.h"
+#include "bench/cli/process.h"
 #include "bench/environment/binding.h"
 #include "bench/environment/environment.h"
 #include "bench/environment/gpu.h"

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "bench/cli/exit_status.h"
 #include "bench/cli/parse_value.h"
+#include "bench/cli/process.h"
 #include "bench/cli/run_request.h"
 #include "bench/commands/program.h"
 #include "bench/run/prepare_device.h"

@@ -9,7 +9,7 @@
 
 #include "bench/cli/build_info.h"
 #include "bench/cli/destination.h"
-#include "bench/cli/exit_status.h"
+#include "bench/cli/process.h"
 #include "bench/commands/plan.h"
 #include "bench/commands/program.h"
 #include "bench/environment/leave_out_host_info.h"

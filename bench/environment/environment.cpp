@@ -63,8 +63,7 @@ Maybe<std::string> nccl_topology_file(const fs::path& root, const SystemQueries&
   const std::string of_guests = "/var/run/nvidia-topologyd/virtualTopology.xml";
   const std::string named = nccl_setting("NCCL_TOPO_FILE", root, queries);
   std::string file = named.empty() ? of_guests : named;
-  std::error_code ignored;
-  if (fs::exists(root / fs::path(file).relative_path(), ignored)) return file;
+  if (is_there(root / fs::path(file).relative_path())) return file;
   if (!named.empty()) return Unknown{"NCCL_TOPO_FILE names " + named + ", which is not there"};
   return Unknown{"NCCL_TOPO_FILE is not set, and " + of_guests + " is not there"};
 }
@@ -118,9 +117,8 @@ NetworkInterface describe(const fs::path& folder, const std::string& name) {
   found.numa_node = number_in(device / "numa_node");
   const std::vector<std::string> rdma = names_in(device / "infiniband");
   found.rdma_device = rdma.empty() ? Maybe<std::string>(Unknown{"it has none"}) : rdma.front();
-  std::error_code ignored;
-  if (fs::exists(device, ignored)) {
-    found.virtual_function = fs::exists(device / "physfn", ignored);
+  if (is_there(device)) {
+    found.virtual_function = is_there(device / "physfn");
   } else {
     found.virtual_function = Unknown{"it belongs to no device"};
   }

@@ -122,8 +122,7 @@ Maybe<bool> has_device_file(const std::string& name, const fs::path& root) {
   const fs::path verbs = root / "sys/class/infiniband_verbs";
   for (const std::string& file : names_in(verbs)) {
     const Maybe<std::string> device = first_line(verbs / file / "ibdev");
-    std::error_code ignored;
-    if (device && *device == name) return fs::exists(root / "dev/infiniband" / file, ignored);
+    if (device && *device == name) return is_there(root / "dev/infiniband" / file);
   }
   return Unknown{verbs.string() + " has none for it"};
 }
@@ -163,8 +162,7 @@ RdmaDevice describe_rdma(const std::string& name, const fs::path& root) {
 }
 
 Maybe<GpuDirectRdma> gpu_direct_of(const Gpu& gpu, const fs::path& nic, const fs::path& root) {
-  std::error_code ignored;
-  if (!fs::exists(nic / "device", ignored)) return GpuDirectRdma::none;  // RDMA by software
+  if (!is_there(nic / "device")) return GpuDirectRdma::none;  // RDMA by software
   if (gpu.dma_buf && *gpu.dma_buf) return GpuDirectRdma::dma_buf;
   const Maybe<bool> peer_memory = peer_memory_module(root);
   if (peer_memory && *peer_memory) return GpuDirectRdma::peer_memory;

@@ -137,6 +137,11 @@ Maybe<int64_t> memory_line(const fs::path& root, const char* key, int64_t unit) 
   return unit * std::strtoll(text->c_str(), nullptr, 10);
 }
 
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
 std::vector<std::string> names_in(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code ignored;
@@ -196,9 +201,8 @@ Maybe<bool> acs_redirects(const fs::path& device) {
 // devices below ports of one switch have that switch alone between them.
 Maybe<PciDistance> pci_distance(const fs::path& root, const fs::path& device,
                                 const fs::path& other) {
-  std::error_code ignored;
   for (const fs::path& folder : {device, other}) {
-    if (!fs::exists(folder, ignored)) return Unknown{folder.string() + " is not there"};
+    if (!is_there(folder)) return Unknown{folder.string() + " is not there"};
   }
   const std::vector<fs::path> above = bridges_above(device), above_other = bridges_above(other);
   for (size_t own = 0; own < above.size(); ++own) {

@@ -28,6 +28,8 @@ Maybe<std::string> value_in(const std::filesystem::path& path, std::string_view 
 /// A line of /proc/meminfo below `root`, times `unit`.
 Maybe<int64_t> memory_line(const std::filesystem::path& root, const char* key, int64_t unit);
 
+bool is_there(const std::filesystem::path& path);
+
 /// The names in a folder, sorted; none where it cannot be read.
 std::vector<std::string> names_in(const std::filesystem::path& folder);
 
@@ -80,7 +82,6 @@ Maybe<PciDistance> pci_distance(const std::filesystem::path& root,
 /// Adds the facts that are asked of GPUs and NICs alike.
 template <class Device>
 void add_pci_facts(Device& found, const std::filesystem::path& device) {
-  std::error_code ignored;
   found.numa_node = number_in(device / "numa_node");
   found.iommu_group = Unknown{"it is in no IOMMU group, as seen from here"};
   found.iommu_type = Unknown{found.iommu_group.reason};
@@ -89,8 +90,8 @@ void add_pci_facts(Device& found, const std::filesystem::path& device) {
     found.iommu_type = first_line(device / "iommu_group/type");
   }
   found.virtual_function = Unknown{device.string() + " is not there"};
-  if (std::filesystem::exists(device, ignored)) {
-    found.virtual_function = std::filesystem::exists(device / "physfn", ignored);
+  if (is_there(device)) {
+    found.virtual_function = is_there(device / "physfn");
   }
   found.ats_capable = ats_capable(device);
   found.ats = ats_enabled(device);
