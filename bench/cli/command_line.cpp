@@ -187,13 +187,6 @@ OptionSpec& Options::values(const std::string& name, const std::string& value,
       {.name = name, .takes = OptionSpec::Takes::many, .value = value, .help = help, .set = set});
 }
 
-OptionSpec& Options::repeated(const std::string& name, const std::string& value,
-                              const std::string& help,
-                              const std::function<void(const Texts& texts)>& set) {
-  return add(
-      {.name = name, .takes = OptionSpec::Takes::each, .value = value, .help = help, .set = set});
-}
-
 OptionSpec& Options::toggle(const std::string& name, const std::string& help,
                             const std::function<void()>& set) {
   return add({.name = name, .help = help, .set = [set](const Texts&) { set(); }});

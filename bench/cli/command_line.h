@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "bench/cli/output.h"
 #include "bench/cli/parse_value.h"
 #include "bench/cli/process.h"
-#include "bench/cli/terminal.h"
 #include "models/errors.h"
 #include "models/load_module.h"
 #include "reports/text/text.h"
@@ -62,6 +62,14 @@ std::string with_default(const std::string& help, const T& value) {
   return text.str();
 }
 
+template <class T>
+std::string with_default(const std::string& help, const std::optional<T>& value) {
+  if constexpr (std::is_arithmetic_v<T>) {
+    if (value) return with_default(help, *value);
+  }
+  return help;
+}
+
 /// The names of a table, each of whose rows has a `name`.
 template <class Row, size_t n>
 std::vector<std::string> row_names(const Row (&rows)[n]) {
@@ -104,8 +112,6 @@ class Options {
                      Texts& members) {
     return values(name, value, help, [&members](const Texts& texts) { members = texts; });
   }
-  OptionSpec& repeated(const std::string& name, const std::string& value, const std::string& help,
-                       const std::function<void(const Texts& texts)>& set);
   OptionSpec& toggle(const std::string& name, const std::string& help,
                      const std::function<void()>& set);
   OptionSpec& toggle(const std::string& name, bool& member, const std::string& help) {
@@ -118,19 +124,13 @@ class Options {
                    const std::string& help) {
     return this->value(name, value, help, [&member](const std::string& text) { member = text; });
   }
-  template <class T>
-  OptionSpec& number(const std::string& name, const std::string& value, std::optional<T>& member,
-                     Range bounds, const std::string& help) {
-    return this->value(name, value, help, [name, bounds, &member](const std::string& text) {
-      member = parse_number<T>(name, text, bounds);
-    });
-  }
+  /// `member` may be optional.
   template <class T>
   OptionSpec& number(const std::string& name, const std::string& value, T& member, Range bounds,
                      const std::string& help) {
     return this->value(name, value, with_default(help, member),
                        [name, bounds, &member](const std::string& text) {
-                         member = parse_number<T>(name, text, bounds);
+                         member = parse_number<typename Held<T>::type>(name, text, bounds);
                        });
   }
   /// `member` may be optional. The help says the default.

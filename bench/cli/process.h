@@ -11,6 +11,7 @@
 #include <string>
 
 #include "models/errors.h"
+#include "reports/document/tool.h"
 
 namespace nearmetal {
 
@@ -38,6 +39,14 @@ class ProcessClock {
   double start_seconds_ = 0;
   std::string clock_;
 };
+
+/// Version, commit, build type, compiler and build ID; the commit is looked up at every build,
+/// which writes the source of this.
+Tool build_info();
+
+/// Hash of what the linker says of the content of this executable and of each module that it would
+/// load (their GNU build IDs); none where it says nothing.
+std::optional<std::string> own_build_id();
 
 struct ProcessStat {
   std::string name;

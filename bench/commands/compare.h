@@ -1,4 +1,4 @@
-// `nearmetal compare`, and what the commands that judge runs have in common: compare, gate, rerun.
+// `nearmetal compare` and `nearmetal gate`, and what the commands that judge runs have in common.
 #pragma once
 
 #include <optional>
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bench/cli/command_line.h"
+#include "bench/commands/rerun.h"
 #include "models/errors.h"
 #include "reports/compare/compare.h"
 #include "reports/compare/gate.h"
@@ -60,5 +61,16 @@ struct CompareForm {
 
 /// One of the forms fills the sides of the request.
 void add_compare_options(Options& options, CompareForm& form);
+
+struct GateForm {
+  CompareRequest request;
+  GateOptions gate;
+  int64_t reruns = 0;    // at most
+  RepeatOptions repeat;  // of those
+  BaselineWindow window;
+  std::string baselines_folder = "baselines";
+};
+
+void add_gate_options(Options& options, GateForm& form);
 
 }  // namespace nearmetal

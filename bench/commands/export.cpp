@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "bench/cli/build_info.h"
 #include "bench/cli/defaults.h"
+#include "bench/cli/process.h"
 #include "bench/cli/run_request.h"
 #include "bench/commands/program.h"
 #include "bench/run/prepare_device.h"

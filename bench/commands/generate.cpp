@@ -1,10 +1,8 @@
 #include <algorithm>
-#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "bench/cli/build_info.h"
 #include "bench/cli/process.h"
 #include "bench/commands/completion.h"
 #include "bench/commands/program.h"
@@ -61,17 +59,10 @@ void print_command(std::ostream& out, const std::string& name, const Command& co
 }
 
 void print_terms(std::ostream& out, const char* heading,
-                 std::initializer_list<std::pair<const char*, const char*>> terms) {
+                 const std::vector<std::pair<std::string, std::string>>& terms) {
   out << ".SH " << heading << '\n';
   for (const auto& [term, text] : terms) {
     out << ".TP\n\\fB" << roff(term) << "\\fR\n" << roff(text) << '\n';
-  }
-}
-
-void print_exit_status(std::ostream& out) {
-  out << ".SH \"EXIT STATUS\"\n";
-  for (const auto& [code, meaning] : exit_meanings()) {
-    out << ".TP\n\\fB" << static_cast<int>(code) << "\\fR\n" << roff(meaning) << '\n';
   }
 }
 
@@ -87,7 +78,11 @@ void print_surroundings(std::ostream& out) {
        {"LD_LIBRARY_PATH", "Folders with libraries of CUDA, cuDNN, NCCL and Open MPI."},
        {"NCCL_*, OMPI_*, OMP_*",
         "Variables of these libraries; reports record those that are set."}});
-  print_exit_status(out);
+  std::vector<std::pair<std::string, std::string>> codes;
+  for (const auto& [code, meaning] : exit_meanings()) {
+    codes.emplace_back(std::to_string(static_cast<int>(code)), meaning);
+  }
+  print_terms(out, "\"EXIT STATUS\"", codes);
   print_terms(
       out, "FILES",
       {{"nearmetal-*.report.json", "Reports, in the current folder."},

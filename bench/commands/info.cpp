@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/cli/build_info.h"
+#include "bench/cli/process.h"
 #include "bench/commands/program.h"
 #include "comm/join_all_reduce.h"
 #include "comm/launch/launch_plan_json.h"

@@ -38,7 +38,8 @@ struct MicroForm {
 
 void add_micro_options(Options& options, MicroForm& form) {
   options.values("PROBE", "", "regular expressions of names [all but step/]", form.patterns);
-  add_program_options(options, form.request);
+  add_settings(options, form.request, in_micro);
+  add_quiet(options, form.request, SettingGroup::files);
   options.number("--repetitions", "N", form.repetitions, {1, 1000}, "repetitions of each probe");
   options.number("--seconds", "S", form.seconds, {0.001, 3600},
                  "minimum duration of one repetition");

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "bench/cli/destination.h"
+#include "bench/cli/output.h"
 #include "bench/cli/parse_value.h"
 #include "bench/commands/program.h"
 #include "bench/sweep/grid.h"
@@ -134,7 +134,7 @@ void add_plan_options(Options& options, PlanForm& form) {
   options.row("--format", form.format, plan_formats, "form of the plan");
   add_pod_options(options, form.pods);
   add_output_options(options, form.output);
-  add_workload_options(options, form.request.workload);
+  add_settings(options, form.request.workload, in_sweep);
 }
 
 ExitCode run_plan(const PlanForm& form, const Context& context) {
@@ -191,13 +191,13 @@ void add_layout_options(Options& options, PlanRequest& request) {
       .group.clear();
   options.number("--fractions", "JOBS", request.fractions, {2, 64},
                  "jobs that share one GPU, in every way [batch on GPUs: 64]");
-  options.repeated("--grid", "NAME=VALUE,...",
-                   "run each layout with each value; repeated: each combination",
-                   [&](const std::vector<std::string>& texts) {
-                     for (const std::string& text : texts) {
-                       request.grid.push_back(grid_axis_from(text));
-                     }
-                   });
+  const auto take_axes = [&](const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) request.grid.push_back(grid_axis_from(text));
+  };
+  options
+      .values("--grid", "NAME=VALUE,...",
+              "run each layout with each value; repeated: each combination", take_axes)
+      .takes = OptionSpec::Takes::each;
   options.value("--batches", "N,N,...", "the same as --grid batch=N,N,...",
                 [&](const std::string& text) {
                   request.grid.push_back({"batch", comma_separated(text), "--batches"});

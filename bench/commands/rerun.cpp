@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "bench/cli/build_info.h"
 #include "bench/cli/parse_value.h"
 #include "bench/cli/process.h"
 #include "bench/commands/compare.h"

@@ -48,7 +48,8 @@ double stress_seconds(const std::string& flag, const std::string& text) {
 
 void add_stress_options(Options& options, StressForm& form) {
   options.text("LOAD", "", form.load, "copy, compute, pcie or a probe of micro").required = true;
-  add_device_options(options, form.request);
+  add_settings(options, form.request, in_stress);
+  add_quiet(options, form.request, SettingGroup::place);
   options.value("--seconds", "S", "duration [10]", form.seconds, stress_seconds);
   options.toggle("--json", form.json, "print the rate as JSON, on stdout");
   add_conducted_options(options, form.request);
@@ -182,7 +183,11 @@ ExitCode stress(const StressForm& form, const Context& context, ProgressReporter
   }
   load_for(load, form, talk, context.stop);
   StressResult result{load.rate(form.load), load.seconds(), probe.work};
-  form.json ? void(terminal.out << json::lines_of(result)) : print_result(terminal.out, result);
+  if (form.json) {
+    terminal.out << json::lines_of(result);
+  } else {
+    print_result(terminal.out, result);
+  }
   return context.stop == 0 ? ExitCode::ok : exit_code_of_signal(context.stop);
 }
 

@@ -127,13 +127,6 @@ Maybe<bool> has_device_file(const std::string& name, const fs::path& root) {
   return Unknown{verbs.string() + " has none for it"};
 }
 
-void add_nic_link(RdmaDevice& found, const fs::path& function) {
-  found.link_generation = link_generation_in(function / "current_link_speed");
-  found.link_width = link_width_in(function / "current_link_width");
-  found.largest_link_generation = link_generation_in(function / "max_link_speed");
-  found.largest_link_width = link_width_in(function / "max_link_width");
-}
-
 RdmaDevice describe_rdma(const std::string& name, const fs::path& root) {
   const fs::path device = root / "sys/class/infiniband" / name;
   std::error_code no_hardware;
@@ -154,7 +147,10 @@ RdmaDevice describe_rdma(const std::string& name, const fs::path& root) {
     found.driver_version = first_line(root / "sys/module" / *found.driver / "version");
   }
   found.device_file = has_device_file(name, root);
-  add_nic_link(found, function);
+  found.link_generation = link_generation_in(function / "current_link_speed");
+  found.link_width = link_width_in(function / "current_link_width");
+  found.largest_link_generation = link_generation_in(function / "max_link_speed");
+  found.largest_link_width = link_width_in(function / "max_link_width");
   add_pci_facts(found, function);
   if (names_virtual_function(found)) found.virtual_function = true;
   found.ports = ports_of(device);

@@ -22,10 +22,6 @@ constexpr double slow_every_seconds = 1;  // counters of errors and processes ta
 constexpr size_t most_values = 300;  // of a series in the report
 constexpr size_t fewest_samples_for_drift = 8;
 
-double now_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 struct ClockReason {
   unsigned long long bit;  // of nvml.h's nvmlClocksEventReason...
   const char* code;

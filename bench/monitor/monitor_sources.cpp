@@ -103,6 +103,10 @@ double cpu_hertz(const std::filesystem::path& root, const std::set<int>& cpus) {
 
 }  // namespace
 
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 GpuSource::GpuSource(const std::string& library, const std::string& pci_id,
                      const std::string& mig_uuid)
     : nvml_(library) {
@@ -223,8 +227,7 @@ CpuSource::Times CpuSource::times() const {
     const auto process = process_stat(stat);
     if (process) found.own += second * process->cpu_ticks;  // else it has ended
   }
-  found.wall =
-      std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  found.wall = now_seconds();
   return found;
 }
 

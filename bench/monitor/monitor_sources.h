@@ -10,6 +10,9 @@
 
 namespace nearmetal {
 
+/// By a clock that never goes back.
+double now_seconds();
+
 /// One quantity, read anew at every sample. Unknown once: not asked for again.
 class GpuSource {
  public:

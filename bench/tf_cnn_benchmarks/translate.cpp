@@ -14,8 +14,7 @@ namespace {
 
 constexpr const char* own_command = "tf_cnn_benchmarks";
 constexpr int64_t imagenet_classes = 1001;  // there; the first is for what is none of the others
-constexpr double imagenet_images = 1281167;
-constexpr const char* no_limit = "240h";  // there is none there
+constexpr const char* no_limit = "240h";    // there is none there
 
 struct TfModel {
   const char* name;  // there
