@@ -4,7 +4,6 @@
 #include <array>
 #include <ctime>
 #include <filesystem>
-#include <functional>
 #include <sstream>
 #include <stdexcept>
 #include <tuple>
