@@ -3,7 +3,6 @@
 #include <thread>
 
 #include "bench/cli/command_line.h"
-#include "bench/cli/exit_status.h"
 #include "bench/cli/process.h"
 #include "bench/commands/program.h"
 #include "comm/world.h"

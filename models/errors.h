@@ -1,6 +1,6 @@
 // The exit codes and exceptions of the program. Besides these exceptions std::invalid_argument is
 // the user's mistake (exit code 2) and any other std::exception a failed run (6);
-// bench/cli/exit_status.cpp maps them all.
+// bench/cli/process.cpp maps them all.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-#Writes OUTPUT, the source of build_info(), with the commit of SOURCE_DIR at this moment.Called at
-#every build; the file changes only when its content does.
+# Writes OUTPUT, the source of build_info(), with the commit of SOURCE_DIR at this moment. Called at
+# every build; the file changes only when its content does.
 find_package(Git QUIET)
 set(commit "Unknown{\"not built from a git checkout\"}")
 set(dirty "${commit}")
@@ -17,17 +17,18 @@ if(GIT_FOUND)
   endif()
 endif()
 
-file(WRITE ${OUTPUT}.new "#include \"bench/cli/build_info.h\"
+file(WRITE ${OUTPUT}.new "#include \"bench/cli/process.h\"
 
 namespace nearmetal {
-  Tool build_info() {
-    return {.version = \"${VERSION}\",
-                           .git_commit = ${commit},
-            .dirty = ${dirty},
-            .build_type = \"${BUILD_TYPE}\",
-                              .compiler = \"${COMPILER}\",
-                                              .build_id = own_build_id()};
-  }
+
+Tool build_info() {
+  return {.version = \"${VERSION}\",
+          .git_commit = ${commit},
+          .dirty = ${dirty},
+          .build_type = \"${BUILD_TYPE}\",
+          .compiler = \"${COMPILER}\",
+          .build_id = own_build_id()};
+}
 
 }  // namespace nearmetal
 ")

@@ -5,23 +5,17 @@
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <stdexcept>
 #include <utility>
-
-#include "bench/cli/parse_value.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
 
 const OptionSpec help_option{.name = "-h,--help", .help = "Print this help message and exit"};
 
-// A command as the parser knows it.
-struct ParsedCommand {
-  CLI::App* app;
-  Action action;
-};
+using Actions = std::map<const CLI::App*, Action>;
 
 // Choices that do not fit behind their option on a line of 100 columns go on below one another.
 std::string value_in_help(const OptionSpec& spec) {
@@ -58,39 +52,32 @@ struct HelpFormatter : CLI::Formatter {
 void add_option(CLI::App& app, const OptionSpec& spec) {
   const std::string name = parser_name(spec);
   CLI::Option* option = nullptr;
-  switch (spec.takes) {
-    case OptionSpec::Takes::nothing:
-      option = app.add_flag_callback(
-          name, [set = spec.set] { set({}); }, spec.help);
-      break;
-    case OptionSpec::Takes::one:
-      option = app.add_option_function<std::string>(
-          name, [set = spec.set](const std::string& text) { set({text}); }, spec.help);
-      option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-      break;
-    case OptionSpec::Takes::each:
-      option = app.add_option_function<std::vector<std::string>>(name, spec.set, spec.help);
-      option->expected(1)->allow_extra_args(false);
-      option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-      break;
-    case OptionSpec::Takes::many:
-      option = app.add_option_function<std::vector<std::string>>(name, spec.set, spec.help);
-      break;
+  if (spec.takes == OptionSpec::Takes::nothing) {
+    option = app.add_flag_callback(
+        name, [set = spec.set] { set({}); }, spec.help);
+  } else {
+    option = app.add_option_function<std::vector<std::string>>(name, spec.set, spec.help);
+  }
+  if (spec.takes == OptionSpec::Takes::one || spec.takes == OptionSpec::Takes::each) {
+    option->expected(1)->allow_extra_args(false);
+    option->multi_option_policy(spec.takes == OptionSpec::Takes::one
+                                    ? CLI::MultiOptionPolicy::TakeLast
+                                    : CLI::MultiOptionPolicy::TakeAll);
   }
   if (!spec.value.empty()) option->option_text(value_in_help(spec));
   option->group(spec.group)->required(spec.required);
 }
 
-void add_command(CLI::App& app, const Command& command, std::vector<ParsedCommand>& commands) {
+void add_command(CLI::App& app, const Command& command, Actions& actions) {
   app.name(command.name);
   app.description(command.help);
   app.footer(command.examples);
   Options options;
-  commands.push_back({&app, command.declare(options)});
+  actions[&app] = command.declare(options);
   for (const OptionSpec& spec : options.specs()) add_option(app, spec);
   if (options.rule()) app.callback(options.rule());
   for (const Command& inner : command.commands) {
-    add_command(*app.add_subcommand(inner.name, inner.help), inner, commands);
+    add_command(*app.add_subcommand(inner.name, inner.help), inner, actions);
   }
 }
 
@@ -168,6 +155,50 @@ std::vector<std::string> as_parsed(const Command& program,
 
 }  // namespace
 
+bool is_argument(const OptionSpec& option) { return !option.name.starts_with("-"); }
+
+std::vector<std::string> flags_of(const OptionSpec& option) {
+  return is_argument(option) ? std::vector<std::string>{} : comma_separated(option.name);
+}
+
+std::string value_of(const OptionSpec& option) {
+  const bool is_list = option.value.find('|') != option.value.npos;
+  return is_argument(option) && !is_list ? option.name : option.value;
+}
+
+OptionSpec& Options::add(OptionSpec spec) {
+  spec.group = heading_;
+  return specs_.emplace_back(std::move(spec));
+}
+
+OptionSpec& Options::value(const std::string& name, const std::string& value,
+                           const std::string& help, const Setter& set) {
+  return add({.name = name,
+              .takes = OptionSpec::Takes::one,
+              .value = value,
+              .help = help,
+              .set = [set](const Texts& texts) { set(texts.front()); }});
+}
+
+OptionSpec& Options::values(const std::string& name, const std::string& value,
+                            const std::string& help,
+                            const std::function<void(const Texts& texts)>& set) {
+  return add(
+      {.name = name, .takes = OptionSpec::Takes::many, .value = value, .help = help, .set = set});
+}
+
+OptionSpec& Options::toggle(const std::string& name, const std::string& help,
+                            const std::function<void()>& set) {
+  return add({.name = name, .help = help, .set = [set](const Texts&) { set(); }});
+}
+
+OptionSpec& Options::paths(const std::string& name, const std::string& value, Texts& members,
+                           const std::string& help) {
+  return values(name, value, help, [name, &members](const Texts& texts) {
+    for (const std::string& text : texts) members.push_back(checked_path(name, text));
+  });
+}
+
 Command make_group(const std::string& name, const std::string& help, const std::string& examples,
                    const std::string& which, std::vector<Command> commands) {
   const Action refuse = [message = name + " takes " + which + " (nearmetal " + name + " --help)"](
@@ -183,8 +214,8 @@ Action parse_command_line(const Command& program, const std::vector<std::string>
   app.get_formatter()->column_width(36);
   app.allow_extras();
   app.require_subcommand(0, 1);  // the word after a command is an argument: `schema report`
-  std::vector<ParsedCommand> commands;
-  add_command(app, program, commands);
+  Actions actions;
+  add_command(app, program, actions);
   try {
     parse(app, arguments);
   } catch (const CLI::CallForHelp&) {
@@ -198,9 +229,13 @@ Action parse_command_line(const Command& program, const std::vector<std::string>
   }
   const CLI::App& asked = asked_for(app);
   refuse_extras(app, asked, arguments);
-  return std::ranges::find_if(commands,
-                              [&](const ParsedCommand& command) { return command.app == &asked; })
-      ->action;
+  return actions.at(&asked);
+}
+
+std::vector<std::string> names_of(const std::vector<Command>& commands) {
+  std::vector<std::string> names;
+  for (const Command& command : commands) names.push_back(command.name);
+  return names;
 }
 
 std::vector<OptionSpec> options_of(const Command& command) {

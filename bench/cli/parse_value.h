@@ -12,6 +12,16 @@
 
 namespace nearmetal {
 
+/// What an option sets, whether or not the member that holds it is optional.
+template <class T>
+struct Held {
+  using type = T;
+};
+template <class T>
+struct Held<std::optional<T>> {
+  using type = T;
+};
+
 /// Decimal, the whole text, within the bounds. `flag` is for the message. For int64_t and double.
 template <class Number>
 Number parse_number(const std::string& flag, const std::string& text, const Range& bounds);

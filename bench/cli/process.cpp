@@ -1,18 +1,31 @@
 #include "bench/cli/process.h"
 
+#include <elf.h>
 #include <fcntl.h>
+#include <link.h>
+#include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <csignal>
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <optional>
 #include <sstream>
+#include <stdexcept>
 #include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "models/load_module.h"
+#include "reports/files/sha256.h"
 
 namespace nearmetal {
 namespace {
+
+namespace fs = std::filesystem;
 
 void occupy_standard_descriptors() {
   for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
@@ -43,12 +56,63 @@ std::optional<double> age_seconds() {
          process->start_ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
+template <class Error>
+bool is(const std::exception& error) {
+  return dynamic_cast<const Error*>(&error) != nullptr;
+}
+
+// sigwait() takes what is ignored, too.
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+// A note is a header, the name of its owner and what that says, both filled up to 4 bytes.
+std::string_view build_id_in(std::string_view notes) {
+  constexpr std::string_view owner("GNU\0", 4);
+  const auto padded = [](size_t size) { return (size + 3) / 4 * 4; };
+  ElfW(Nhdr) note{};
+  while (notes.size() >= sizeof note) {
+    std::memcpy(&note, notes.data(), sizeof note);
+    const size_t begin = sizeof note + padded(note.n_namesz);
+    if (begin + note.n_descsz > notes.size()) break;
+    if (note.n_type == NT_GNU_BUILD_ID && notes.substr(sizeof note, note.n_namesz) == owner) {
+      return notes.substr(begin, note.n_descsz);
+    }
+    notes.remove_prefix(std::min(notes.size(), begin + padded(note.n_descsz)));
+  }
+  return {};
+}
+
+template <class T>
+bool read_at(std::ifstream& file, size_t place, T* values, size_t count) {
+  file.seekg(static_cast<std::streamoff>(place));
+  return !!file.read(reinterpret_cast<char*>(values),
+                     static_cast<std::streamsize>(count * sizeof(T)));
+}
+
+// The ID that the linker gave a program or library; empty where it gave none.
+std::string build_id_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  ElfW(Ehdr) header{};
+  if (!read_at(file, 0, &header, 1)) return "";
+  std::vector<ElfW(Phdr)> parts(header.e_phnum);
+  if (!read_at(file, header.e_phoff, parts.data(), parts.size())) return "";
+  for (const ElfW(Phdr) & part : parts) {
+    if (part.p_type != PT_NOTE) continue;
+    std::string notes(part.p_filesz, '\0');
+    if (!read_at(file, part.p_offset, notes.data(), notes.size())) return "";
+    if (const std::string_view id = build_id_in(notes); !id.empty()) return std::string(id);
+  }
+  return "";
+}
+
 }  // namespace
 
 void prepare_process() {
   occupy_standard_descriptors();
-  std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);
+  signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
   shorten_path();
 }
 
@@ -85,6 +149,79 @@ std::optional<ProcessStat> process_stat(const std::filesystem::path& file) {
   if (!(fields >> found.start_ticks)) return std::nullopt;
   found.cpu_ticks = user + system;
   return found;
+}
+
+ExitCode exit_code_of(const std::exception& error) {
+  if (const auto* job = dynamic_cast<const JobFailure*>(&error)) return job->exit_code;
+  if (is<NotAsExpected>(error)) return ExitCode::not_as_expected;
+  if (is<std::invalid_argument>(error)) return ExitCode::usage;
+  if (is<NotComparable>(error)) return ExitCode::not_comparable;
+  if (is<InvalidReport>(error)) return ExitCode::invalid_report;
+  if (is<NotSupported>(error)) return ExitCode::not_supported;
+  if (is<OutputError>(error)) return ExitCode::output_failed;
+  return ExitCode::run_failed;
+}
+
+std::span<const ExitMeaning> exit_meanings() {
+  using enum ExitCode;
+  static constexpr ExitMeaning meanings[] = {
+      {ok, "ok"},
+      {gate_failed, "gate: shown to be worse, or changed under --fail-on any"},
+      {usage, "wrong options or configuration"},
+      {inconclusive, "gate: inconclusive under a strict policy, or too few runs"},
+      {not_comparable, "not comparable, a metric or layout is missing, or a run was disturbed"},
+      {invalid_report, "report unreadable or invalid, or without a complete run"},
+      {run_failed,
+       "the run failed: out of memory, an error of a device or library, a wrong answer"},
+      {timed_out, "sweep: a job took longer than its limits"},
+      {not_supported, "not supported here: no GPU, driver, backend or mpirun"},
+      {output_failed, "output could not be written"},
+      {not_as_expected, "the machine is not as --expect-... says"},
+      {hung_up, "hung up"},
+      {interrupted, "interrupted"},
+      {terminated, "terminated"},
+  };
+  return meanings;
+}
+
+bool should_report(const std::exception& error) {
+  const auto* job = dynamic_cast<const JobFailure*>(&error);
+  return job == nullptr || !job->told;
+}
+
+ExitCode exit_code_of_signal(int signal) { return static_cast<ExitCode>(128 + signal); }
+
+std::atomic<int> stop_signal = 0;
+
+void catch_stop_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  if (!is_ignored(SIGHUP)) sigaddset(&signals, SIGHUP);  // as under nohup
+  // A thread waits for them, all others block them: generated code of libraries may use the stack
+  // pointer for other things, so that a handler on top of it would write where it must not.
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::thread([signals] {
+    int signal = 0;
+    if (sigwait(&signals, &signal) != 0) return;
+    stop_signal.store(signal);
+    const std::string text = std::string("\n") + stop_remark + "\n";
+    // A message that does not get out is no loss.
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+    pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);  // the next one does what it always does
+    while (true) pause();
+  }).detach();
+}
+
+std::optional<std::string> own_build_id() {
+  const std::string program = build_id_of("/proc/self/exe");
+  if (program.empty()) return std::nullopt;
+  std::string all = program;
+  for (const fs::path& module : modules_of(program_path())) {
+    all += module.filename().string() + build_id_of(module);
+  }
+  return sha256(all);
 }
 
 }  // namespace nearmetal

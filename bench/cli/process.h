@@ -1,10 +1,17 @@
-// This process: its first steps, when it started, and what the kernel shows of it and of others.
+// This process: its first steps, when it started, what the kernel shows of it and of others, and
+// how it ends.
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <exception>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
+
+#include "models/errors.h"
+#include "reports/document/types.h"
 
 namespace nearmetal {
 
@@ -33,6 +40,14 @@ class ProcessClock {
   std::string clock_;
 };
 
+/// Version, commit, build type, compiler and build ID; the commit is looked up at every build,
+/// which writes the source of this.
+Tool build_info();
+
+/// Hash of what the linker says of the content of this executable and of each module that it would
+/// load (their GNU build IDs); none where it says nothing.
+std::optional<std::string> own_build_id();
+
 struct ProcessStat {
   std::string name;
   int parent = 0;
@@ -42,5 +57,33 @@ struct ProcessStat {
 
 /// None where the file is not there or holds something else.
 std::optional<ProcessStat> process_stat(const std::filesystem::path& file);
+
+// How it ends: exit codes of errors, in the one place that maps them, and signals.
+
+ExitCode exit_code_of(const std::exception& error);
+
+struct ExitMeaning {
+  ExitCode code;
+  const char* meaning;
+};
+/// The meaning of each code, for the help and the manual.
+std::span<const ExitMeaning> exit_meanings();
+
+/// Whether this process is the one to tell the user: of a job's failure, one rank is.
+bool should_report(const std::exception& error);
+
+/// The exit code of a program that stopped because of this signal.
+ExitCode exit_code_of_signal(int signal);
+
+/// The first signal that arrived, 0 before.
+extern std::atomic<int> stop_signal;
+
+/// The remark of a process that has caught a signal.
+constexpr const char* stop_remark = "stopping after this step; once more stops at once";
+
+/// From now on the first SIGINT or SIGTERM sets stop_signal, so that what was measured can still be
+/// written; a second one ends the process at once. To be called before other threads start: they
+/// inherit that the two are blocked.
+void catch_stop_signals();
 
 }  // namespace nearmetal

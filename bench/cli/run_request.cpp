@@ -33,29 +33,13 @@ GpuShare gpu_part_of(const std::string& flag, const std::string& text) {
 
 // The value that the option takes, as help shows it.
 template <class T>
-std::string value_shown(const Setting& setting, const T&) {
+std::string value_shown(const Setting& setting) {
   if (*setting.value != '\0') return setting.value;
   if constexpr (Named<T>) {
     return joined(choices_of<T>(setting), "|");
   } else {
     return is_time(setting) ? "TIME" : setting.takes_auto ? "N|auto" : "N";
   }
-}
-template <class T>
-std::string value_shown(const Setting& setting, const std::optional<T>&) {
-  return value_shown(setting, T{});
-}
-
-template <class T>
-std::string help_shown(const Setting& setting, const T& member) {
-  return with_default(setting.help, member);
-}
-template <class T>
-std::string help_shown(const Setting& setting, const std::optional<T>& member) {
-  if constexpr (std::is_arithmetic_v<T>) {
-    if (member) return with_default(setting.help, *member);
-  }
-  return setting.help;
 }
 
 template <class T>
@@ -64,40 +48,12 @@ OptionSpec& add_option(Options& options, const Setting& setting, T& member) {
   if constexpr (std::is_same_v<T, bool>) {
     return options.toggle(flag, member, setting.help);
   } else {
-    OptionSpec& option =
-        options.value(flag, value_shown(setting, member), help_shown(setting, member),
-                      [&](const std::string& text) { parse_setting(setting, text, member); });
+    OptionSpec& option = options.value(
+        flag, value_shown<typename Held<T>::type>(setting), with_default(setting.help, member),
+        [&](const std::string& text) { parse_setting(setting, text, member); });
     if constexpr (std::is_same_v<T, std::string>) option.words = network_names;
     return option;
   }
-}
-
-// Adds the settings that a command takes, in the order of help. `request` keeps which were given.
-void add_settings(Options& options, RunRequest& request, unsigned command) {
-  struct Entry {
-    std::pair<SettingGroup, bool> place;
-    std::function<void()> add;
-  };
-  std::vector<Entry> entries;
-  visit_settings(
-      [&](const Setting& setting, auto& member) {
-        if ((setting.commands & command) == 0) return;
-        entries.push_back({{setting.group, setting.last}, [&] {
-                             OptionSpec& option = add_option(options, setting, member);
-                             option.group = to_string(setting.group);
-                             option.set = [&, set = option.set](const Options::Texts& texts) {
-                               set(texts);
-                               request.given.emplace_back(setting.name);
-                             };
-                           }});
-      },
-      request.config);
-  std::ranges::stable_sort(entries, {}, &Entry::place);
-  for (const Entry& entry : entries) entry.add();
-}
-
-void add_quiet(Options& options, RunConfig& run, SettingGroup group) {
-  options.toggle("--quiet", run.quiet, "print no remarks").group = to_string(group);
 }
 
 // The options of `run` that say what a rank must find.
@@ -131,6 +87,33 @@ void add_expect_options(Options& options, Expected& expected) {
 }
 
 }  // namespace
+
+void add_settings(Options& options, RunRequest& request, unsigned command) {
+  struct Entry {
+    std::pair<SettingGroup, bool> place;
+    std::function<void()> add;
+  };
+  std::vector<Entry> entries;
+  visit_settings(
+      [&](const Setting& setting, auto& member) {
+        if ((setting.commands & command) == 0) return;
+        entries.push_back({{setting.group, setting.last}, [&] {
+                             OptionSpec& option = add_option(options, setting, member);
+                             option.group = to_string(setting.group);
+                             option.set = [&, set = option.set](const Options::Texts& texts) {
+                               set(texts);
+                               request.given.emplace_back(setting.name);
+                             };
+                           }});
+      },
+      request.config);
+  std::ranges::stable_sort(entries, {}, &Entry::place);
+  for (const Entry& entry : entries) entry.add();
+}
+
+void add_quiet(Options& options, RunRequest& request, SettingGroup group) {
+  options.toggle("--quiet", request.config.quiet, "print no remarks").group = to_string(group);
+}
 
 ExpectedLink expected_link(const std::string& text) {
   ExpectedLink link{.text = text};
@@ -172,27 +155,13 @@ void add_run_options(Options& options, RunRequest& request) {
   options.toggle("--emulated", request.emulated, "on emulated VMs, as a plan says");
 }
 
-void add_workload_options(Options& options, RunRequest& request) {
-  add_settings(options, request, in_sweep);
-}
-
-void add_device_options(Options& options, RunRequest& request) {
-  add_settings(options, request, in_stress);
-  add_quiet(options, request.config, SettingGroup::place);
-}
-
-void add_program_options(Options& options, RunRequest& request) {
-  add_settings(options, request, in_micro);
-  add_quiet(options, request.config, SettingGroup::files);
-}
-
 void add_export_options(Options& options, RunRequest& request) {
   RunConfig& run = request.config;
   add_settings(options, request, in_export);
   options.under(to_string(SettingGroup::files));
   options.path("--output", "FILE", run.output, "file to write [nearmetal-MODEL.safetensors]");
   options.toggle("--force", run.force, "replace an existing file");
-  add_quiet(options, run, SettingGroup::files);
+  add_quiet(options, request, SettingGroup::files);
   options.under(to_string(SettingGroup::work));
   options.number("--steps", "N", run.steps, {1, 1000},
                  "train N steps on the first batch and write their results");

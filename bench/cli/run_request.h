@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/cli/options.h"
+#include "bench/cli/command_line.h"
 #include "models/gpu_share.h"
 #include "reports/document/settings.h"
 #include "reports/document/types.h"
@@ -50,16 +50,14 @@ struct RunRequest : Workload {
 
 // Each adds options that fill `request`.
 
+/// The settings that a command takes (in_run, in_sweep, ...), in the order of help; `request` keeps
+/// which were given.
+void add_settings(Options& options, RunRequest& request, unsigned command);
+
+/// --quiet, under the heading of a group.
+void add_quiet(Options& options, RunRequest& request, SettingGroup group);
+
 void add_run_options(Options& options, RunRequest& request);
-
-/// The options of `run` that say what to train and how long.
-void add_workload_options(Options& options, RunRequest& request);
-
-/// The options of `run` that say which program to prepare on which device.
-void add_program_options(Options& options, RunRequest& request);
-
-/// The options of `run` that say which device.
-void add_device_options(Options& options, RunRequest& request);
 
 /// The options of `run` that decide what is computed, and a file for it.
 void add_export_options(Options& options, RunRequest& request);

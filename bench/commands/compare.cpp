@@ -1,15 +1,21 @@
 #include "bench/commands/compare.h"
 
 #include <algorithm>
-#include <functional>
+#include <array>
+#include <ctime>
+#include <filesystem>
 #include <sstream>
 #include <stdexcept>
+#include <tuple>
 
 #include "bench/cli/parse_value.h"
+#include "bench/cli/process.h"
 #include "bench/commands/html_output.h"
 #include "bench/commands/program.h"
 #include "reports/compare/read_runs.h"
+#include "bench/commands/rerun.h"
 #include "models/networks/registry.h"
+#include "reports/compare/baseline.h"
 #include "reports/files/atomic_file.h"
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/comparison_text.h"
@@ -54,6 +60,24 @@ Texts metrics_to_choose_from() {
   return names;
 }
 
+// The metrics and the fields that options take, for the help.
+std::string names_to_choose_from() {
+  Texts fields = fields_that_may_differ();
+  std::erase_if(fields, [](const std::string& name) { return name.find('.') != name.npos; });
+  std::ostringstream text;
+  print_wrapped(text,
+                "Metrics: throughput (in images/s or sequences/s, as the runs have it); all; " +
+                    joined(metric_names()) + ".",
+                2);
+  print_wrapped(text,
+                "Fields, which must agree unless --allow-differ names them: " + joined(fields) +
+                    "; a part of one is named as in libraries.cudnn.",
+                2);
+  std::string lines = text.str();
+  lines.pop_back();  // the help ends its last line itself
+  return lines;
+}
+
 ExitCode exit_code_of(const Comparison& comparison) {
   const auto has_figures = [](const ComparisonRow& row) {
     return row.difference.value.has_value();
@@ -86,12 +110,6 @@ Texts statements_of(const CompareAnswer& judged) {
           ", this one took " + plain_percent(judged.comparison.options.rule.alpha)};
 }
 
-std::string junit_of(const CompareAnswer& judged) {
-  std::ostringstream text;
-  print_junit(text, judged.comparison, *judged.gate);
-  return text.str();
-}
-
 std::string page_of(const CompareAnswer& judged, const CompareRequest& request) {
   Page page = comparison_page(judged.base, judged.next, judged.comparison,
                               verdict_of(judged, exit_code_of(judged)));
@@ -113,7 +131,9 @@ bool write_files(const CompareAnswer& judged, const CompareRequest& request,
       terminal.error(error.what());
     }
   };
-  if (judged.gate) write(request.junit, [&] { return junit_of(judged); });
+  std::ostringstream junit;
+  if (judged.gate) print_junit(junit, judged.comparison, *judged.gate);
+  if (judged.gate) write(request.junit, [&] { return junit.str(); });
   write(request.html, [&] { return page_of(judged, request); });
   return written;
 }
@@ -151,43 +171,41 @@ verdict, and 4 if runs differ in what must agree or have no row in common. If bo
 )";
 
 // One FILE of each side; BASE NEW.
-void take_both(CompareForm& form, const std::vector<std::string>& places) {
+void take_both(CompareForm& form, const Places& places) {
   if (places.size() != 2) {
     throw std::invalid_argument("BASE and NEW take one report each, so two in all, not " +
                                 std::to_string(places.size()) +
                                 "; for several use --base FILE... --new FILE...");
   }
-  form.both = {checked_path("BASE", places[0]), checked_path("NEW", places[1])};
-}
-
-void take_against_bare_metal(CompareForm& form, const Places& next, ComparisonForm claim) {
-  form.request.base = form.bare;
-  form.request.next = next;
-  form.request.options.form = claim;
+  form.one_base = {checked_path("BASE", places[0])};
+  form.one_new = {checked_path("NEW", places[1])};
 }
 
 void choose_sides(CompareForm& form) {
-  using Given = std::array<bool, 6>;
   CompareRequest& request = form.request;
   if (!form.vm.empty() && !form.container.empty()) {
     throw std::invalid_argument(
         "--vm and --container exclude each other: compare each with --bare in a separate call");
   }
-  const Given given = {!form.both.empty(), !request.base.empty(), !request.next.empty(),
-                       !form.bare.empty(), !form.vm.empty(),      !form.container.empty()};
-  if (given == Given{false, true, true, false, false, false}) return;
-  if (given == Given{true, false, false, false, false, false}) {
-    request.base = {form.both[0]};
-    request.next = {form.both[1]};
-  } else if (given == Given{false, false, false, true, true, false}) {
-    take_against_bare_metal(form, form.vm, ComparisonForm::vm);
-  } else if (given == Given{false, false, false, true, false, true}) {
-    take_against_bare_metal(form, form.container, ComparisonForm::container);
-  } else {
-    throw std::invalid_argument(
-        "compare takes one of: BASE NEW; --base FILE... --new FILE...; --bare FILE... --vm "
-        "FILE...; --bare FILE... --container FILE...");
+  const auto given =
+      std::ranges::count_if(std::array{&form.one_base, &form.one_new, &request.base, &request.next,
+                                       &form.bare, &form.vm, &form.container},
+                            [](const Places* places) { return !places->empty(); });
+  const std::tuple<Places&, Places&, ComparisonForm> forms[] = {
+      {request.base, request.next, ComparisonForm::sets},
+      {form.one_base, form.one_new, ComparisonForm::sets},
+      {form.bare, form.vm, ComparisonForm::vm},
+      {form.bare, form.container, ComparisonForm::container}};
+  for (const auto& [base, next, claim] : forms) {
+    if (given != 2 || base.empty() || next.empty()) continue;
+    request.base = base;
+    request.next = next;
+    request.options.form = claim;
+    return;
   }
+  throw std::invalid_argument(
+      "compare takes one of: BASE NEW; --base FILE... --new FILE...; --bare FILE... --vm "
+      "FILE...; --bare FILE... --container FILE...");
 }
 
 ExitCode run_compare(const CompareForm& form, const Context& context) {
@@ -200,24 +218,78 @@ ExitCode run_compare(const CompareForm& form, const Context& context) {
   return publish({sides[0], sides[1], comparison}, request, context.terminal);
 }
 
-}  // namespace
+constexpr const char* gate_examples = R"(
+Examples:
+  nearmetal baseline add main old*.json    keep runs, in git with the code
+  nearmetal gate main new*.json            exit 1 if new runs are shown to be slower by over 2 %
+  nearmetal gate old/ new/ --fail-on not-equivalent --margin 1%
 
-std::string names_to_choose_from() {
-  Texts fields = fields_that_may_differ();
-  std::erase_if(fields, [](const std::string& name) { return name.find('.') != name.npos; });
-  std::ostringstream text;
-  print_wrapped(text,
-                "Metrics: throughput (in images/s or sequences/s, as the runs have it); all; " +
-                    joined(metric_names()) + ".",
-                2);
-  print_wrapped(text,
-                "Fields, which must agree unless --allow-differ names them: " + joined(fields) +
-                    "; a part of one is named as in libraries.cudnn.",
-                2);
-  std::string lines = text.str();
-  lines.pop_back();  // the help ends its last line itself
-  return lines;
+Exit codes: 0 pass, 1 fail, 3 inconclusive or too few runs, 4 not comparable or a row is missing,
+  5 a side has no complete run.)";
+
+void take_places(CompareRequest& request, const std::vector<std::string>& places) {
+  if (places.size() < 2) throw std::invalid_argument("gate takes BASE and one or more of NEW");
+  request.base = {checked_path("BASE", places.front())};
+  for (size_t i = 1; i < places.size(); ++i) {
+    request.next.push_back(checked_path("NEW", places[i]));
+  }
 }
+
+std::string checked_date(const std::string& flag, const std::string& text) {
+  constexpr size_t digits = 10;
+  tm date{};
+  const char* end = strptime(text.c_str(), "%Y-%m-%d", &date);
+  if (end == text.c_str() + digits && text.size() == digits) return text;
+  throw std::invalid_argument(flag + " takes a date such as 2026-01-31, not '" + text + "'");
+}
+
+Baseline read_base(const GateForm& form, const RunSet& next, const Terminal& terminal) {
+  namespace fs = std::filesystem;
+  const std::string place = place_of_baseline(form.baselines_folder, form.request.base.front());
+  require_no_input(form.request, {place});
+  std::error_code ignored;
+  const RunSet history = read_runs({place}, form.request.html.has_value());
+  remark_foreign(history, terminal);
+  require_none_imported(history, "gate judges runs of nearmetal alone");
+  if (!fs::is_directory(place, ignored)) return {history};
+  BaselineWindow window = form.window;
+  window.anchor_runs = form.gate.minimum_runs;
+  Baseline base = matching_runs(history, next, window);
+  if (!history.arms.empty() && base.recent.arms.empty()) {
+    throw std::invalid_argument("--since " + window.since + ": no run of " + place +
+                                " that new ones could be compared with began on that day or later");
+  }
+  return base;
+}
+
+ExitCode run_gate(const GateForm& form, const Context& context) {
+  const CompareRequest& request = form.request;
+  if (std::ranges::count(request.options.allow_differ, "kind") > 0) {
+    throw std::invalid_argument(
+        "--allow-differ kind is for compare: a gate compares like with like");
+  }
+  std::optional<Repeatable> repeated;
+  if (form.reruns > 0) {
+    catch_stop_signals();  // before other threads start
+    repeated = repeatable(request.next.front(), form.repeat);
+  }
+  require_no_input(request, request.next);
+  RunSet next = read_runs(request.next, request.html.has_value());
+  require_none_imported(next, "gate judges runs of nearmetal alone");
+  const Baseline base = read_base(form, next, context.terminal);
+  remark_foreign(next, context.terminal);
+  CompareOptions options = request.options;
+  options.base_can_grow = false;
+  const auto take_run = [&](RunSet& set) {
+    add_repeat(set, *repeated, request.html.has_value(), context);
+  };
+  const auto [comparison, result] =
+      judge_sequentially(base, next, options, form.gate, form.reruns, take_run);
+  return publish({base.recent, next, comparison, result, form.reruns > 0}, request,
+                 context.terminal);
+}
+
+}  // namespace
 
 void add_rule_options(Options& options, CompareOptions& compare) {
   options.share("--margin", compare.rule.margin, {0, 0.2, true},
@@ -280,7 +352,7 @@ ExitCode publish(const CompareAnswer& judged, const CompareRequest& request,
 void add_compare_options(Options& options, CompareForm& form) {
   CompareRequest& request = form.request;
   options.values("BASE NEW", " ", "Reports",
-                 [&form](const std::vector<std::string>& places) { take_both(form, places); });
+                 [&form](const Places& places) { take_both(form, places); });
   options.paths("--base", "FILE...", request.base, "base reports, to compare with");
   options.paths("--new", "FILE...", request.next, "new reports");
   options.paths("--bare", "FILE...", form.bare, "reports of bare metal");
@@ -297,6 +369,40 @@ void add_compare_options(Options& options, CompareForm& form) {
 Command compare_command() {
   return make_command("compare", "Compare two sets of runs",
                       compare_examples + names_to_choose_from(), add_compare_options, run_compare);
+}
+
+void add_gate_options(Options& options, GateForm& form) {
+  CompareRequest& request = form.request;
+  OptionSpec& places =
+      options.values("BASE NEW", "...", "BASE: a baseline, report or folder; NEW: reports to judge",
+                     [&](const std::vector<std::string>& texts) { take_places(request, texts); });
+  places.required = places.baselines = true;
+  add_rule_options(options, request.options);
+  options.value("--fail-on", "regression|not-equivalent|any",
+                "shown worse; not shown to be as good; any change [regression]", form.gate.fail_on,
+                parse_choice<FailOn>);
+  options.number("--min-runs", "N", form.gate.minimum_runs, {2, 1000},
+                 "minimum number of runs per side");
+  options.toggle("--require-clean", form.gate.require_clean,
+                 "exit 4 unless each run's monitor shows it undisturbed");
+  options.share("--max-detectable", form.gate.largest_detectable_drop, {0, 1, true},
+                "exit 3 if only larger drops would be found, with 80 % chance");
+  options.number("--window", "N", form.window.recent_runs, {2, 100000},
+                 "number of the baseline's latest runs that count");
+  options.value("--since", "DATE", "first day of the baseline that counts: 2026-01-31 [all]",
+                form.window.since, checked_date);
+  options.number("--rerun", "MAX", form.reruns, {0, 1000},
+                 "while inconclusive, repeat NEW at most this many times");
+  add_repeat_options(options, form.repeat);
+  add_baselines_option(options, form.baselines_folder);
+  add_form_options(options, request);
+  add_page_options(options, request);
+  options.path("--junit", "FILE", request.junit, "also write the rows as JUnit XML");
+}
+
+Command gate_command() {
+  return make_command("gate", "Compare new runs with a baseline; the exit code is the verdict",
+                      gate_examples, add_gate_options, run_gate);
 }
 
 }  // namespace nearmetal

@@ -1,4 +1,4 @@
-// `nearmetal compare`, and what the commands that judge runs have in common: compare, gate, rerun.
+// `nearmetal compare` and `nearmetal gate`, and what the commands that judge runs have in common.
 #pragma once
 
 #include <optional>
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bench/cli/command_line.h"
+#include "bench/commands/rerun.h"
 #include "models/errors.h"
 #include "reports/compare/compare.h"
 #include "reports/compare/gate.h"
@@ -13,8 +14,8 @@
 namespace nearmetal {
 
 struct CompareRequest {
-  std::vector<std::string> base;  // FILE, FILE#ARM or FOLDER; of gate also the name of a baseline
-  std::vector<std::string> next;
+  Places base;  // FILE, FILE#ARM or FOLDER; of gate also the name of a baseline
+  Places next;
   CompareOptions options;
   bool json = false;
   bool markdown = false;
@@ -24,8 +25,6 @@ struct CompareRequest {
   bool force = false;
 };
 
-/// The metrics and the fields that the options below take, for the help.
-std::string names_to_choose_from();
 /// Margin, alpha, metrics, and which fields may differ.
 void add_rule_options(Options& options, CompareOptions& compare);
 /// Where all baselines are, for commands that take the name of one.
@@ -35,7 +34,7 @@ void add_form_options(Options& options, CompareRequest& request);
 /// Names files of folders that were left out.
 void remark_foreign(const RunSet& set, const Terminal& terminal);
 /// Throws std::invalid_argument where a file to be written is one of these, which are read.
-void require_no_input(const CompareRequest& request, const std::vector<std::string>& places);
+void require_no_input(const CompareRequest& request, const Places& places);
 /// Pages besides what is printed.
 void add_page_options(Options& options, CompareRequest& request);
 
@@ -56,13 +55,22 @@ ExitCode publish(const CompareAnswer& judged, const CompareRequest& request,
 
 struct CompareForm {
   CompareRequest request;
-  std::vector<std::string> both;  // one place of each side
-  std::vector<std::string> bare;  // sides of their own names
-  std::vector<std::string> vm;
-  std::vector<std::string> container;
+  Places one_base, one_new;    // one place of each
+  Places bare, vm, container;  // sides of their own names
 };
 
-/// One of the forms fills the sides of `judging`.
+/// One of the forms fills the sides of the request.
 void add_compare_options(Options& options, CompareForm& form);
+
+struct GateForm {
+  CompareRequest request;
+  GateOptions gate;
+  int64_t reruns = 0;    // at most
+  RepeatOptions repeat;  // of those
+  BaselineWindow window;
+  std::string baselines_folder = "baselines";
+};
+
+void add_gate_options(Options& options, GateForm& form);
 
 }  // namespace nearmetal

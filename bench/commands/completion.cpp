@@ -42,21 +42,13 @@ std::string escaped(const std::string& text, const std::string& special) {
 }
 
 // Within single quotes of bash and zsh.
-std::string quoted(const std::string& text) {
-  std::string result = "'";
-  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return result + "'";
-}
-
-// Baselines are folders, of which there may be others tomorrow.
-bool takes_baselines(const std::vector<OptionSpec>& options) {
-  return std::ranges::any_of(options, &OptionSpec::baselines);
+std::string single_quoted(const std::string& text) {
+  return "'" + replaced(text, "'", "'\\''") + "'";
 }
 
 // The words that may follow `command`.
 std::vector<std::string> words_of(const Command& command, const std::vector<OptionSpec>& options) {
-  std::vector<std::string> words;
-  for (const Command& inner : command.commands) words.push_back(inner.name);
+  std::vector<std::string> words = names_of(command.commands);
   for (const OptionSpec& option : options) {
     for (const std::string& name : flags_of(option)) words.push_back(name);
     if (is_argument(option)) {
@@ -84,7 +76,8 @@ void print_bash_values(std::ostream& out, const Command& command) {
     if (is_argument(option) || value_of(option).empty()) continue;
     std::vector<std::string> places;
     for (const std::string& name : flags_of(option)) places.push_back(command.name + "/" + name);
-    out << "    " << joined(places, " | ") << ") words=" << quoted(joined(choices(option), " "));
+    out << "    " << joined(places, " | ")
+        << ") words=" << single_quoted(joined(choices(option), " "));
     if (is_path(option)) out << " files=1";
     out << " ;;\n";
   }
@@ -93,8 +86,9 @@ void print_bash_values(std::ostream& out, const Command& command) {
 void print_bash_words(std::ostream& out, const Command& command) {
   const std::vector<OptionSpec> options = all_options(command);
   out << "        " << command.name
-      << ") words=" << quoted(joined(words_of(command, options), " "));
-  if (takes_baselines(options)) out << " baselines=1";
+      << ") words=" << single_quoted(joined(words_of(command, options), " "));
+  // Baselines are folders, of which there may be others tomorrow.
+  if (std::ranges::any_of(options, &OptionSpec::baselines)) out << " baselines=1";
   out << " ;;\n";
 }
 
@@ -110,35 +104,32 @@ std::string zsh_action(const OptionSpec& option) {
 std::string zsh_option(const OptionSpec& option) {
   const std::string help = escaped(option.help, "[]:\\");
   const std::string value = value_of(option);
-  if (is_argument(option)) return quoted("*:" + help + ":" + zsh_action(option));
+  if (is_argument(option)) return single_quoted("*:" + help + ":" + zsh_action(option));
   std::vector<std::string> texts;
   for (const std::string& name : flags_of(option)) {
     const std::string text = value.empty()
                                  ? name + "[" + help + "]"
                                  : name + (name.starts_with("--") ? "=" : "") + "[" + help +
                                        "]:" + escaped(value, ":\\") + ":" + zsh_action(option);
-    texts.push_back(quoted(text));
+    texts.push_back(single_quoted(text));
   }
   return joined(texts, " ");
-}
-
-// The condition for the arguments of a command; where it is of two words, both are there.
-std::string fish_condition(const Command& command) {
-  const std::string within = "__nearmetal_within " + command.name;
-  return command.commands.empty() ? within
-                                  : within + "; and not __nearmetal_behind " + command.name;
 }
 
 void print_fish_argument(std::ostream& out, const Command& command, const OptionSpec& option) {
   const std::string words = joined(choices(option), " ");
   const char* baselines = option.baselines ? "(command ls baselines 2>/dev/null)" : "";
-  out << "complete -c nearmetal -n " << quoted(fish_condition(command));
+  std::string condition = "__nearmetal_within " + command.name;
+  // Of a command of two words both are there.
+  if (!command.commands.empty()) condition += "; and not __nearmetal_behind " + command.name;
+  out << "complete -c nearmetal -n " << single_quoted(condition);
   if (is_path(option) || option.baselines) out << " -F";
-  out << " -a " << quoted(words + baselines) << " -d '" << escaped(option.help, "'\\") << "'\n";
+  out << " -a " << single_quoted(words + baselines) << " -d '" << escaped(option.help, "'\\")
+      << "'\n";
 }
 
 void print_fish_option(std::ostream& out, const std::string& condition, const OptionSpec& option) {
-  out << "complete -c nearmetal -n " << quoted(condition);
+  out << "complete -c nearmetal -n " << single_quoted(condition);
   for (const std::string& name : flags_of(option)) {
     out << (name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1));
   }
@@ -148,8 +139,8 @@ void print_fish_option(std::ostream& out, const std::string& condition, const Op
 }
 
 void print_fish_word(std::ostream& out, const std::string& condition, const Command& command) {
-  out << "complete -c nearmetal -n " << quoted(condition) << " -a " << command.name << " -d '"
-      << escaped(command.help, "'\\") << "'\n";
+  out << "complete -c nearmetal -n " << single_quoted(condition) << " -a " << command.name
+      << " -d '" << escaped(command.help, "'\\") << "'\n";
 }
 
 }  // namespace
@@ -177,7 +168,7 @@ _nearmetal() {
       files=1
       case $command in
         '') files= words=)"
-      << quoted(joined(words_of(program, options_of(program)), " ")) << " ;;\n";
+      << single_quoted(joined(words_of(program, options_of(program)), " ")) << " ;;\n";
   for (const Command& command : program.commands) print_bash_words(out, command);
   out << R"(      esac
       ;;
@@ -199,7 +190,7 @@ void print_zsh_completion(std::ostream& out, const Command& program) {
   out << "#compdef nearmetal\n# zsh completion of nearmetal\n_nearmetal() {\n  local -a "
          "commands=(\n";
   for (const Command& command : program.commands) {
-    out << "    " << quoted(command.name + ":" + escaped(command.help, ":\\")) << '\n';
+    out << "    " << single_quoted(command.name + ":" + escaped(command.help, ":\\")) << '\n';
   }
   out << R"(  )
   local at=2
@@ -219,9 +210,7 @@ void print_zsh_completion(std::ostream& out, const Command& program) {
   for (const Command& command : program.commands) {
     out << "    " << command.name << ")\n      _arguments";
     if (!command.commands.empty()) {
-      std::vector<std::string> names;
-      for (const Command& inner : command.commands) names.push_back(inner.name);
-      out << " \\\n        '1:command:(" << joined(names, " ") << ")'";
+      out << " \\\n        '1:command:(" << joined(names_of(command.commands), " ") << ")'";
     }
     for (const OptionSpec& option : all_options(command)) {
       out << " \\\n        " << zsh_option(option);

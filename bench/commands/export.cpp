@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "bench/cli/build_info.h"
 #include "bench/cli/defaults.h"
+#include "bench/cli/process.h"
 #include "bench/cli/run_request.h"
 #include "bench/commands/program.h"
 #include "bench/run/prepare_device.h"
@@ -42,8 +42,6 @@ makes of the same samples when it is evaluated with its running statistics. The 
 metadata. scripts/compare_with_torch.py compares it with PyTorch: ResNets in 16 bits with
 --last-scale 0.2, as at 1 rounding grows from layer to layer until it drowns the gradients, in
 PyTorch too. scripts/compare_curves_with_torch.py compares curves with PyTorch's.)";
-
-using Metadata = std::map<std::string, std::string>;
 
 // The state of a network between two steps, in canonical layout.
 struct State {
@@ -162,37 +160,33 @@ void add_state(std::vector<TensorView>& tensors, const std::string& prefix, cons
   }
 }
 
-void add_samples(std::vector<TensorView>& tensors, const Graph& graph, const Training& training,
-                 int64_t batch) {
+void add_training(std::vector<TensorView>& tensors, const Graph& graph, const Training& training) {
+  const auto add = [&]<class T>(const char* name, const std::vector<int64_t>& dims,
+                                const std::vector<T>& values) {
+    tensors.push_back({name, dims, std::span<const T>(values)});
+  };
+  const auto steps = std::ssize(training.losses), labels = graph.labels_per_sample();
+  const auto batch = std::ssize(training.labels) / labels;
+  // One for each label of each sample.
+  const auto of_labels = [&](std::vector<int64_t> dims) {
+    if (labels > 1) dims.push_back(labels);
+    return dims;
+  };
   const Shape& image = graph.image();
   if (graph.reads_tokens()) {
-    tensors.push_back(
-        {"tokens", {batch, image.tokens()}, std::span<const int64_t>(training.tokens)});
+    add("tokens", {batch, image.tokens()}, training.tokens);
   } else {
-    tensors.push_back({"images",
-                       {batch, image.channels, image.height, image.width},
-                       std::span<const float>(training.samples.images)});
+    add("images", {batch, image.channels, image.height, image.width}, training.samples.images);
   }
-  std::vector<int64_t> dims{batch};
-  if (graph.labels_per_sample() > 1) dims.push_back(graph.labels_per_sample());
-  tensors.push_back({"labels", dims, std::span<const int64_t>(training.labels)});
-}
-
-void add_training(std::vector<TensorView>& tensors, const Graph& graph, const Training& training) {
-  const auto steps = static_cast<int64_t>(training.losses.size());
-  const auto batch = std::ssize(training.labels) / graph.labels_per_sample();
-  add_samples(tensors, graph, training, batch);
-  tensors.push_back({"loss", {steps}, std::span<const float>(training.losses)});
-  tensors.push_back({"gradient_norm", {steps}, std::span<const float>(training.gradient_norms)});
+  add("labels", of_labels({batch}), training.labels);
+  add("loss", {steps}, training.losses);
+  add("gradient_norm", {steps}, training.gradient_norms);
   for (size_t step = 0; step < training.gradients.size(); ++step) {
     add_parameters(tensors, "gradients." + std::to_string(step) + ".", graph,
                    training.gradients[step]);
   }
   add_state(tensors, "trained.", graph, training.trained);
-  if (training.logits.empty()) return;
-  std::vector<int64_t> dims{batch, graph.classes()};
-  if (graph.labels_per_sample() > 1) dims.push_back(graph.labels_per_sample());
-  tensors.push_back({"logits", dims, std::span<const float>(training.logits)});
+  if (!training.logits.empty()) add("logits", of_labels({batch, graph.classes()}), training.logits);
 }
 
 // A setting that would do nothing is a mistake.
@@ -266,9 +260,10 @@ ExitCode run_export(const RunRequest& request, const Context& context) {
   std::optional<PreparedDevice> device = find_device(request, context, path);
 
   const Tool tool = build_info();
-  Metadata metadata = {{"format", "pt"},
-                       {"nearmetal_version", tool.version},
-                       {"git_commit", tool.git_commit.value.value_or("unknown")}};
+  std::map<std::string, std::string> metadata = {
+      {"format", "pt"},
+      {"nearmetal_version", tool.version},
+      {"git_commit", tool.git_commit.value.value_or("unknown")}};
   const State initial = initial_state(graph, request);
   std::vector<TensorView> tensors;
   add_state(tensors, "", graph, initial);

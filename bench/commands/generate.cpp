@@ -1,11 +1,9 @@
 #include <algorithm>
-#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "bench/cli/build_info.h"
-#include "bench/cli/exit_status.h"
+#include "bench/cli/process.h"
 #include "bench/commands/completion.h"
 #include "bench/commands/program.h"
 #include "bench/tf_cnn_benchmarks/flags.h"
@@ -61,17 +59,10 @@ void print_command(std::ostream& out, const std::string& name, const Command& co
 }
 
 void print_terms(std::ostream& out, const char* heading,
-                 std::initializer_list<std::pair<const char*, const char*>> terms) {
+                 const std::vector<std::pair<std::string, std::string>>& terms) {
   out << ".SH " << heading << '\n';
   for (const auto& [term, text] : terms) {
     out << ".TP\n\\fB" << roff(term) << "\\fR\n" << roff(text) << '\n';
-  }
-}
-
-void print_exit_status(std::ostream& out) {
-  out << ".SH \"EXIT STATUS\"\n";
-  for (const auto& [code, meaning] : exit_meanings()) {
-    out << ".TP\n\\fB" << static_cast<int>(code) << "\\fR\n" << roff(meaning) << '\n';
   }
 }
 
@@ -87,7 +78,11 @@ void print_surroundings(std::ostream& out) {
        {"LD_LIBRARY_PATH", "Folders with libraries of CUDA, cuDNN, NCCL and Open MPI."},
        {"NCCL_*, OMPI_*, OMP_*",
         "Variables of these libraries; reports record those that are set."}});
-  print_exit_status(out);
+  std::vector<std::pair<std::string, std::string>> codes;
+  for (const auto& [code, meaning] : exit_meanings()) {
+    codes.emplace_back(std::to_string(static_cast<int>(code)), meaning);
+  }
+  print_terms(out, "\"EXIT STATUS\"", codes);
   print_terms(
       out, "FILES",
       {{"nearmetal-*.report.json", "Reports, in the current folder."},
@@ -116,31 +111,17 @@ void print_manual(std::ostream& out, const Command& program) {
 }
 
 // Text as it is, within a cell of a table.
-std::string cell(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    if (c == '|' || c == '<' || c == '*') result += '\\';
-    result += c == '\n' ? ' ' : c;
-  }
-  return result;
+std::string cell(std::string text) {
+  for (const std::string special : {"|", "<", "*"}) text = replaced(text, special, "\\" + special);
+  return replaced(text, "\n", " ");
 }
 
 // A bar in code ends the cell all the same, unless it is escaped.
-std::string code(const std::string& text) {
-  std::string result = "`";
-  for (const char c : text) {
-    if (c == '|') result += '\\';
-    result += c;
-  }
-  return result + "`";
-}
+std::string code(const std::string& text) { return "`" + replaced(text, "|", "\\|") + "`"; }
 
 std::string spelling(const OptionSpec& option) {
-  std::string names;
-  for (const std::string& flag : flags_of(option)) names += (names.empty() ? "" : ", ") + flag;
-  const std::string value = value_of(option);
-  if (!value.empty()) names += (names.empty() ? "" : " ") + value;
-  return code(names);
+  const std::string flags = joined(flags_of(option)), value = value_of(option);
+  return code(flags + (flags.empty() || value.empty() ? "" : " ") + value);
 }
 
 // The tables by heading, in the order in which these appear. Every command has --help.

@@ -1,5 +1,5 @@
-#include "bench/cli/build_info.h"
-#include "bench/cli/destination.h"
+#include "bench/cli/output.h"
+#include "bench/cli/process.h"
 #include "bench/commands/program.h"
 #include "reports/imports/published_report.h"
 #include "reports/json/json.h"

@@ -1,10 +1,9 @@
-#include <filesystem>
 #include <functional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "bench/cli/build_info.h"
+#include "bench/cli/process.h"
 #include "bench/commands/program.h"
 #include "comm/launch/launch_plan_json.h"
 #include "comm/layout/layout_json.h"
@@ -23,8 +22,6 @@
 
 namespace nearmetal {
 namespace {
-
-namespace fs = std::filesystem;
 
 std::string backend_text(const std::string& name) {
   const DeviceInfo device = load_backend(name).describe(0);
@@ -80,21 +77,6 @@ void add_validate_options(Options& options, std::vector<std::string>& paths) {
   options.values("FILE", "", "Reports, or folders of them", paths).required = true;
 }
 
-// The files at `paths`; in place of a folder, its reports.
-std::vector<fs::path> files_at(const std::vector<std::string>& paths) {
-  std::vector<fs::path> files;
-  std::error_code ignored;
-  for (const std::string& path : paths) {
-    if (!fs::is_directory(path, ignored)) {
-      files.emplace_back(path);
-      continue;
-    }
-    const std::vector<fs::path> below = reports_below(path);
-    files.insert(files.end(), below.begin(), below.end());
-  }
-  return files;
-}
-
 // One line for each report; those that are not valid on the side of errors.
 bool validate(ReportText text, const Terminal& terminal) {
   const std::string source = text.source;
@@ -111,7 +93,7 @@ bool validate(ReportText text, const Terminal& terminal) {
 
 ExitCode run_validate(const std::vector<std::string>& paths, const Context& context) {
   bool valid = true;
-  for (const fs::path& file : files_at(paths)) {
+  for (const std::string& file : files_of(paths)) {
     try {
       for (ReportText& text : report_texts(file)) {
         valid &= validate(std::move(text), context.terminal);

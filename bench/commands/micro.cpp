@@ -38,7 +38,8 @@ struct MicroForm {
 
 void add_micro_options(Options& options, MicroForm& form) {
   options.values("PROBE", "", "regular expressions of names [all but step/]", form.patterns);
-  add_program_options(options, form.request);
+  add_settings(options, form.request, in_micro);
+  add_quiet(options, form.request, SettingGroup::files);
   options.number("--repetitions", "N", form.repetitions, {1, 1000}, "repetitions of each probe");
   options.number("--seconds", "S", form.seconds, {0.001, 3600},
                  "minimum duration of one repetition");
@@ -48,8 +49,9 @@ void add_micro_options(Options& options, MicroForm& form) {
 
 class Filter {
  public:
-  explicit Filter(const std::vector<std::string>& patterns) : patterns_(patterns) {
+  explicit Filter(const std::vector<std::string>& patterns) {
     for (const std::string& pattern : patterns) {
+      asks_for_step_ |= pattern.starts_with("step") || pattern.starts_with("^step");
       try {
         expressions_.emplace_back(pattern);
       } catch (const std::invalid_argument& error) {
@@ -59,11 +61,7 @@ class Filter {
   }
 
   // Preparing a step takes seconds: only where it was named.
-  bool asks_for_step() const {
-    return std::ranges::any_of(patterns_, [](const std::string& pattern) {
-      return pattern.starts_with("step") || pattern.starts_with("^step");
-    });
-  }
+  bool asks_for_step() const { return asks_for_step_; }
 
   std::vector<Probe> choose(std::vector<Probe> probes) const {
     if (expressions_.empty()) return probes;
@@ -75,7 +73,7 @@ class Filter {
   }
 
  private:
-  std::vector<std::string> patterns_;
+  bool asks_for_step_ = false;
   std::vector<Pattern> expressions_;
 };
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "bench/cli/destination.h"
+#include "bench/cli/output.h"
 #include "bench/cli/parse_value.h"
 #include "bench/commands/program.h"
 #include "bench/sweep/grid.h"
@@ -49,25 +49,19 @@ struct PlanFormat {
   void (*print)(std::ostream& out, const LaunchPlan& plan, const MpiJobPods& pods);
 };
 
-void print_table(std::ostream& out, const LaunchPlan& plan, const MpiJobPods&) {
-  print_plan(out, plan);
-}
-
 template <std::string (*text)(const LaunchPlan&)>
 void without_pods(std::ostream& out, const LaunchPlan& plan, const MpiJobPods&) {
   out << text(plan);
 }
 
-void print_mpi_job(std::ostream& out, const LaunchPlan& plan, const MpiJobPods& pods) {
-  out << mpi_job_yaml(plan, pods);
-}
-
 constexpr PlanFormat plan_formats[] = {
-    {"text", Starter::sweep, print_table},
+    {"text", Starter::sweep,
+     [](auto& out, const auto& plan, const auto&) { print_plan(out, plan); }},
     {"json", Starter::sweep, without_pods<plan_json>},
     {"sh", Starter::script, without_pods<shell_script>},
     {"slurm", Starter::slurm, without_pods<slurm_script>},
-    {"mpijob", Starter::mpi_job, print_mpi_job},
+    {"mpijob", Starter::mpi_job,
+     [](auto& out, const auto& plan, const auto& pods) { out << mpi_job_yaml(plan, pods); }},
 };
 
 struct PlanForm {
@@ -140,7 +134,7 @@ void add_plan_options(Options& options, PlanForm& form) {
   options.row("--format", form.format, plan_formats, "form of the plan");
   add_pod_options(options, form.pods);
   add_output_options(options, form.output);
-  add_workload_options(options, form.request.workload);
+  add_settings(options, form.request.workload, in_sweep);
 }
 
 ExitCode run_plan(const PlanForm& form, const Context& context) {
@@ -197,13 +191,13 @@ void add_layout_options(Options& options, PlanRequest& request) {
       .group.clear();
   options.number("--fractions", "JOBS", request.fractions, {2, 64},
                  "jobs that share one GPU, in every way [batch on GPUs: 64]");
-  options.repeated("--grid", "NAME=VALUE,...",
-                   "run each layout with each value; repeated: each combination",
-                   [&](const std::vector<std::string>& texts) {
-                     for (const std::string& text : texts) {
-                       request.grid.push_back(grid_axis_from(text));
-                     }
-                   });
+  const auto take_axes = [&](const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) request.grid.push_back(grid_axis_from(text));
+  };
+  options
+      .values("--grid", "NAME=VALUE,...",
+              "run each layout with each value; repeated: each combination", take_axes)
+      .takes = OptionSpec::Takes::each;
   options.value("--batches", "N,N,...", "the same as --grid batch=N,N,...",
                 [&](const std::string& text) {
                   request.grid.push_back({"batch", comma_separated(text), "--batches"});

@@ -1,7 +1,7 @@
 // The options of plan and sweep that say what to run.
 #pragma once
 
-#include "bench/cli/options.h"
+#include "bench/cli/command_line.h"
 #include "bench/sweep/make_launch_plan.h"
 
 namespace nearmetal {

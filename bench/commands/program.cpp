@@ -5,7 +5,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "bench/cli/exit_status.h"
+#include "bench/cli/process.h"
 #include "bench/sweep/shipped_layouts.h"
 #include "comm/layout/shell_text.h"
 #include "reports/text/nearest_word.h"
@@ -56,12 +56,6 @@ std::string vm_steps_here() {
     text = replaced(text, "%" + name + "%", shell_quoted(shipped_layout_file(name)));
   }
   return text;
-}
-
-std::vector<std::string> names_of(const std::vector<Command>& commands) {
-  std::vector<std::string> names;
-  for (const Command& command : commands) names.push_back(command.name);
-  return names;
 }
 
 void add_help_options(Options& options, std::vector<std::string>& command) {

@@ -1,6 +1,6 @@
 #include <filesystem>
 
-#include "bench/cli/destination.h"
+#include "bench/cli/output.h"
 #include "bench/commands/compare.h"
 #include "bench/commands/html_output.h"
 #include "bench/commands/program.h"
@@ -50,14 +50,12 @@ void text_without_charts(std::ostream& out, const GroupedRuns& runs, bool) {
   out << text(runs.all);
 }
 
-void print_page(std::ostream& out, const GroupedRuns& runs, bool charts) {
-  out << html_of(report_page(runs), charts);
-}
-
 constexpr ReportFormat report_formats[] = {
     {"markdown", without_charts<print_markdown>},
     {"text", without_charts<print_text>},
-    {"html", print_page, false, true},
+    {"html",
+     [](auto& out, const auto& runs, bool charts) { out << html_of(report_page(runs), charts); },
+     false, true},
     {"github", without_charts<print_github_summary>},
     {"csv", without_charts<print_csv>},
     {"junit", without_charts<print_junit>, false, false, true},

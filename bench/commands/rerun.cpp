@@ -7,9 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "bench/cli/build_info.h"
-#include "bench/cli/exit_status.h"
 #include "bench/cli/parse_value.h"
+#include "bench/cli/process.h"
 #include "bench/commands/compare.h"
 #include "bench/commands/plan.h"
 #include "bench/commands/program.h"

@@ -1,21 +1,287 @@
+#include "bench/commands/run.h"
+
+#include <unistd.h>
+
 #include <algorithm>
+#include <limits>
+#include <memory>
 #include <optional>
 #include <stdexcept>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/cli/defaults.h"
-#include "bench/cli/destination.h"
-#include "bench/cli/exit_status.h"
+#include "bench/cli/output.h"
+#include "bench/cli/process.h"
 #include "bench/commands/program.h"
-#include "bench/commands/run_job.h"
 #include "bench/commands/sweep.h"
+#include "bench/environment/binding.h"
+#include "bench/environment/environment.h"
+#include "bench/environment/gpu.h"
+#include "bench/environment/leave_out_host_info.h"
+#include "bench/run/last_report.h"
 #include "bench/run/prepare_device.h"
+#include "bench/run/probes_table.h"
+#include "bench/run/rank_facts.h"
+#include "bench/run/rank_report.h"
+#include "bench/run/rank_run.h"
+#include "bench/run/sweep_control.h"
+#include "bench/run/table.h"
+#include "bench/run/together.h"
 #include "bench/sweep/repeated_layout.h"
 #include "comm/world.h"
+#include "models/errors.h"
+#include "reports/document/metric.h"
 #include "reports/document/settings.h"
+#include "reports/files/atomic_file.h"
+#include "reports/formats/pipeline_text.h"
+#include "reports/json/json.h"
+#include "reports/merge/merge.h"
 
 namespace nearmetal {
 namespace {
+
+Environment environment_of(const RunConfig& config, const DeviceInfo& device) {
+  Environment environment = find_environment();
+  environment.libraries = device.libraries;
+  environment.claim = config.environment;
+  if (config.host_facts) environment.host_facts = read_host_facts(*config.host_facts);
+  if (config.device == Device::cuda) environment.gpus.push_back(found_gpu(device));
+  return environment;
+}
+
+// Ranks on the same CPUs share them.
+void share_cpus(RunConfig& config, const Environment& environment, int64_t ranks) {
+  if (config.device != Device::cpu || config.threads > 0 || ranks == 1) return;
+  config.threads = std::max<int64_t>(1, usable_threads(environment) / ranks);
+}
+
+ExitCode exit_code_of(const Run& run, int stop_signal) {
+  if (run.status == Status::failed) return ExitCode::run_failed;
+  if (run.status == Status::complete) return ExitCode::ok;
+  return stop_signal != 0 ? exit_code_of_signal(stop_signal) : ExitCode::terminated;
+}
+
+void print_table(std::ostream& out, const Report& report, bool colour) {
+  const Run& run = report.arms.front().runs.front();
+  print_summary(out, report, run, colour);
+  if (run.pipeline) {
+    out << '\n';
+    print_aligned(out, stage_table(run));
+  }
+  if (run.profile) print_profile(out, *run.profile);
+  if (!run.ranks.empty() && run.ranks[0].probes) print_probes(out, *run.ranks[0].probes);
+}
+
+// The table comes after the file is safe; where it is not, the table goes beside the error.
+void publish(const Report& report, const Destination& destination,
+             const std::optional<AskedBy>& asked_by, const Terminal& terminal) {
+  const auto print = [&](std::ostream& out, bool colour) {
+    if (asked_by) return asked_by->print(out, report);
+    print_table(out, report, colour);
+  };
+  try {
+    write_report(report, destination, terminal);
+  } catch (...) {
+    print(terminal.err, false);
+    throw;
+  }
+  if (!destination.to_stdout) print(terminal.out, terminal.colour);
+  if (destination.file) terminal.remark("report: " + destination.file->string());
+}
+
+// --batch auto: a little below what fits, as other processes take memory meanwhile; no tensor of
+// 2^31 elements or more, as the fast convolution kernels do not index that far (batch 3,456 of
+// ResNet-50 in fp16 on an H200: 563 images/s; 2,624: 11,488); and a multiple of 32, as the tiles of
+// matrix units waste what is left over.
+int64_t comfortable_batch(int64_t largest, int64_t largest_indexed) {
+  const int64_t batch = std::min(largest - largest / 50, largest_indexed);
+  return batch >= 64 ? batch / 32 * 32 : batch;
+}
+
+// Takes what fits on every rank, where the batch is to be found (--batch auto); collective.
+// `graph`: what this rank computes. Throws std::runtime_error where not even one sample fits.
+void find_batch(PreparedDevice& device, const Graph& graph, const KernelSource& kernels,
+                World& world, const Terminal& terminal) {
+  RunConfig& config = device.config;
+  if (config.batch != largest_that_fits) return;
+  config.batch.reset();
+  RunConfig smallest = config;
+  smallest.batch = 1;
+  fill_defaults(smallest, device.config.device);
+  const ProgramOptions options = program_options(smallest, kernels, world.size(), world.rank());
+  int64_t largest = 0;
+  together(world, [&] { largest = device.backend.largest_batch(graph, options); });
+  largest = -maximum_of_ranks(world, -largest);  // every rank takes what fits on all
+  if (largest < 1) throw std::runtime_error("out of memory: not even a batch of 1 fits");
+  const int64_t indexed = std::max<int64_t>(
+      1, std::numeric_limits<int32_t>::max() / device.graph.largest_tensor_elements());
+  config.batch = comfortable_batch(largest, indexed);
+  fill_defaults(config, device.config.device);
+  terminal.remark("batches of up to " + std::to_string(largest) + " fit; taking " +
+                  std::to_string(*config.batch) +
+                  (indexed < largest ? ", as larger ones have tensors of 2^31 elements" : ""));
+}
+
+// The work of one rank for `run`.
+class RankJob {
+ public:
+  RankJob(const RunRequest& request, const Context& context, World& world)
+      : request_(request), context_(context), terminal_(context.terminal), world_(world) {
+    terminal_.quiet = request.config.quiet || world.rank() > 0;
+    // mpirun gives its ranks a terminal of their own, wherever its output goes.
+    if (world.size() > 1) terminal_.colour = false;
+    terminal_.rewrites = terminal_.rewrites && !terminal_.quiet && !request.config.no_progress;
+    if (request.conducted) start_reporter();
+  }
+
+  void report_failure(const std::exception& error) {
+    if (!reporter_ || !should_report(error)) return;
+    Event event = failure_event(error);
+    event.failure->text = failure_text(world_, error);
+    reporter_->tell(event);
+  }
+
+  ExitCode run() {
+    std::optional<PreparedDevice> prepared;
+    together(world_, [&] {
+      prepared.emplace(
+          prepare_device(request_, context_, world_.local_rank(),
+                         [this](const RunConfig& config) { require_destination(config); }));
+    });
+    PreparedDevice& device = *prepared;
+    if (context_.asked_by) {
+      for (const std::string& remark : context_.asked_by->remarks) terminal_.remark(remark);
+    }
+    terminal_.remark(device_remark(device));
+    RankStart start = start_on(device);
+    KernelSource kernels;
+    together(world_, [&] { kernels = find_kernel_choices(device.config, device.info); });
+    start.warnings = kernels.warnings;
+    RunSoFar so_far;
+    std::optional<LastReport> last;
+    if (world_.rank() == 0 && (world_.size() > 1 || control_)) {
+      last.emplace(
+          LastReportTask{request_, device, start, so_far, context_.clock, context_.stop, terminal_},
+          destination_);
+    }
+    const RankResult result = train(device, kernels, so_far);
+    return publish_job(make_rank_report(request_, device, start, result), last);
+  }
+
+ private:
+  // Rank 0 writes to its standard output, which is the way of its report, too: what others write
+  // must not get in between.
+  void start_reporter() {
+    reporter_.emplace(world_.rank() == 0 ? terminal_.out : terminal_.err, world_.rank(),
+                      stage_text(request_.config, world_.rank()));
+    if (world_.rank() == 0) control_.emplace(*reporter_, STDIN_FILENO);
+  }
+
+  void require_destination(const RunConfig& config) {
+    require_whole_replicas(config, world_.size());
+    if (request_.conducted) {
+      destination_ = last_report_for_sweep();
+      return;
+    }
+    if (!request_.no_report) destination_ = choose_destination(config);
+    for (const std::string& remark :
+         flags_without_effect({config, request_.given}, world_.size())) {
+      terminal_.remark(remark);
+    }
+    if (world_.rank() == 0) {
+      if (destination_.file) require_no_input(*destination_.file, files_read_by(config));
+      require_writable(destination_);
+    }
+  }
+
+  // Binds this rank before anything of size is allocated, and most threads are started.
+  RankStart start_on(PreparedDevice& device) {
+    RankStart start{.argv = context_.argv,
+                    .started_at = time_stamp(),
+                    .rank = world_.rank(),
+                    .world_size = world_.size(),
+                    .environment = environment_of(device.config, device.info)};
+    const auto& gpus = start.environment.gpus;
+    const Gpu* gpu = gpus.empty() ? nullptr : &gpus[0];
+    together(world_, [&] { require_expected(request_.expected, start.environment, gpu); });
+    start.binding = bind_to_node(node_to_bind_to(device.config, gpu));
+    require_one_job(device, start.environment);
+    const ProcessClock& clock = context_.clock;
+    start.set_up = {.clock = clock.clock(),
+                    .start_seconds = clock.start_seconds(),
+                    .backend_seconds = clock.elapsed_seconds() - clock.start_seconds()};
+    return start;
+  }
+
+  void require_one_job(PreparedDevice& device, const Environment& environment) {
+    if (world_.size() == 1) return;
+    RunConfig common = device.config;
+    common.gpu = 0;  // of each rank its own
+    std::vector<RankFacts> ranks;
+    const RankFacts mine = facts_of(environment, device.info, config_sha256(common));
+    for (const std::string& bytes : world_.all_gather(to_bytes(mine))) {
+      ranks.push_back(rank_facts_from(bytes));
+    }
+    const std::string reason = disagreement(ranks);
+    if (!reason.empty()) throw JobFailure(reason, ExitCode::usage, world_.rank() > 0);
+    share_cpus(device.config, environment, ranks_on_same_cpus(ranks, world_.rank()));
+  }
+
+  RankResult train(PreparedDevice& device, const KernelSource& kernels, RunSoFar& so_far) {
+    RankResult result;
+    std::unique_ptr<RankPipeline> pipeline;
+    result.failure = failure_of(world_, [&] {
+      settle_cuts(device, kernels, world_, terminal_);
+      pipeline = join_pipeline(device, world_);
+      find_batch(device, pipeline ? pipeline->part.graph : device.graph, kernels, world_,
+                 terminal_);
+    });
+    if (result.failure) return result;
+    return run_rank({device.config, device.graph, device.backend, device.info, kernels,
+                     context_.clock, terminal_, context_.stop, world_, so_far,
+                     reporter_ ? &*reporter_ : nullptr, control_ ? &*control_ : nullptr,
+                     request_.sharing_jobs, request_.through_mps, pipeline.get()});
+  }
+
+  // Rank 0 puts the ranks' parts together and writes the report; all end with the same exit code,
+  // as long as it can.
+  ExitCode publish_job(const Report& mine, std::optional<LastReport>& last) {
+    std::vector<Report> parts;
+    for (const std::string& text : world_.all_gather(to_json(mine))) {
+      if (world_.rank() == 0) parts.push_back(report_from_json(text));
+    }
+    ExitCode code = ExitCode::ok;
+    together(world_, [&] {
+      if (world_.rank() > 0) return;
+      Report report = merge_ranks(std::move(parts));
+      code = exit_code_of(report.arms[0].runs[0], context_.stop);
+      report.exit_code = static_cast<int>(code);
+      if (request_.config.no_host_info && !control_) leave_out_host_info(report);
+      if (control_) {
+        last->finish_for_sweep(report);
+        Event event;
+        event.kind = EventKind::result;
+        event.report = report;
+        reporter_->tell(event);
+      } else {
+        publish(report, last ? last->finish() : destination_, context_.asked_by, terminal_);
+      }
+      const Run& run = report.arms[0].runs[0];
+      if (run.status != Status::complete) terminal_.error(status_text(run));
+    });
+    return static_cast<ExitCode>(maximum_of_ranks(world_, static_cast<int64_t>(code)));
+  }
+
+  const RunRequest& request_;
+  const Context& context_;
+  Terminal terminal_;
+  World& world_;
+  Destination destination_;
+  std::optional<ProgressReporter> reporter_;  // of a job that a sweep started
+  std::optional<SweepControl> control_;       // the same, on rank 0
+};
 
 constexpr const char* run_examples = R"(
 Examples:
@@ -108,6 +374,24 @@ ExitCode run_form(const RunForm& form, const Context& context) {
 }
 
 }  // namespace
+
+ExitCode run_job(const RunRequest& request, const Context& context) {
+  const RunConfig& asked = request.config;
+  const Collective& collective = collective_for(asked.all_reduce, asked.device != Device::cpu);
+  const bool sums_on_threads =
+      collective.needs_mpi_threads && asked.update == Update::allreduce && trains(asked);
+  const std::unique_ptr<World> world = join_world(
+      asked.ranks, sums_on_threads ? "--all-reduce " + std::string(collective.name) : "");
+  return as_rank(*world, context.terminal.err, [&] {
+    RankJob job(request, context, *world);
+    try {
+      return job.run();
+    } catch (const std::exception& error) {
+      job.report_failure(error);
+      throw;
+    }
+  });
+}
 
 Command run_command() {
   return make_command("run", "Train one workload, print a table, write a report", run_examples,

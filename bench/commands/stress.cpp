@@ -4,8 +4,8 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "bench/cli/exit_status.h"
 #include "bench/cli/parse_value.h"
+#include "bench/cli/process.h"
 #include "bench/cli/run_request.h"
 #include "bench/commands/program.h"
 #include "bench/run/prepare_device.h"
@@ -48,7 +48,8 @@ double stress_seconds(const std::string& flag, const std::string& text) {
 
 void add_stress_options(Options& options, StressForm& form) {
   options.text("LOAD", "", form.load, "copy, compute, pcie or a probe of micro").required = true;
-  add_device_options(options, form.request);
+  add_settings(options, form.request, in_stress);
+  add_quiet(options, form.request, SettingGroup::place);
   options.value("--seconds", "S", "duration [10]", form.seconds, stress_seconds);
   options.toggle("--json", form.json, "print the rate as JSON, on stdout");
   add_conducted_options(options, form.request);
@@ -61,14 +62,11 @@ constexpr double least_measured_seconds = 0.5;  // before a sweep may end it
 
 // The probe of `nearmetal micro` that makes the load.
 std::string probe_name(const std::string& load, Device device) {
-  switch (from_name<NeighbourLoad>(load).value_or(NeighbourLoad{-1})) {
-    case NeighbourLoad::copy:
-      return "copy/device";
-    case NeighbourLoad::compute:
-      return device == Device::cuda ? "product/fp16" : "product/fp32";
-    case NeighbourLoad::pcie:
-      return "copy/h2d_pinned";
-  }
+  const std::optional<NeighbourLoad> kind = from_name<NeighbourLoad>(load);
+  if (kind == NeighbourLoad::copy) return "copy/device";
+  if (kind == NeighbourLoad::pcie) return "copy/h2d_pinned";
+  if (kind == NeighbourLoad::compute)
+    return device == Device::cuda ? "product/fp16" : "product/fp32";
   return load;
 }
 
@@ -79,7 +77,7 @@ Probe find_probe(Backend& backend, const RunConfig& config, const std::string& l
   }
   throw std::invalid_argument(
       "LOAD: '" + load + "' is not available on this device (" + to_string(config.device) +
-      "): copy, compute, pcie on GPUs, or the name of a " + "probe of nearmetal micro --list");
+      "): copy, compute, pcie on GPUs, or the name of a probe of nearmetal micro --list");
 }
 
 // The load, slice by slice.
@@ -185,7 +183,11 @@ ExitCode stress(const StressForm& form, const Context& context, ProgressReporter
   }
   load_for(load, form, talk, context.stop);
   StressResult result{load.rate(form.load), load.seconds(), probe.work};
-  form.json ? void(terminal.out << json::lines_of(result)) : print_result(terminal.out, result);
+  if (form.json) {
+    terminal.out << json::lines_of(result);
+  } else {
+    print_result(terminal.out, result);
+  }
   return context.stop == 0 ? ExitCode::ok : exit_code_of_signal(context.stop);
 }
 

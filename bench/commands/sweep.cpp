@@ -7,9 +7,8 @@
 #include <set>
 #include <stdexcept>
 
-#include "bench/cli/build_info.h"
-#include "bench/cli/destination.h"
-#include "bench/cli/exit_status.h"
+#include "bench/cli/output.h"
+#include "bench/cli/process.h"
 #include "bench/commands/plan.h"
 #include "bench/commands/program.h"
 #include "bench/environment/leave_out_host_info.h"
@@ -141,7 +140,6 @@ class Sweep {
   }
 
   void choose_files() {
-    const std::string plan_hash = plan_sha256(plan_);
     output_ = form_.output.value_or(default_report_name("sweep", report_.invocation.config.model));
     std::error_code ignored;  // what is not there is none
     if (output_ == "-" || std::filesystem::is_character_file(output_, ignored)) {
@@ -150,8 +148,8 @@ class Sweep {
     require_no_input(output_, inputs());
     require_writable(output_, form_.force);
     runs_.emplace(form_.resume, output_, form_.force,
-                  JournalOrigin{plan_hash, shell_quoted(with_files(words_, {})), report_.tool,
-                                executables_of(plan_)},
+                  JournalOrigin{plan_sha256(plan_), shell_quoted(with_files(words_, {})),
+                                report_.tool, executables_of(plan_)},
                   terminal_);
   }
 
@@ -326,7 +324,7 @@ void add_sweep_options(Options& options, SweepForm& form) {
   options.toggle("--json", form.json, "also print the report on stdout, instead of the table");
   options.toggle("--quiet", config.quiet, "print no remarks and no progress");
   options.toggle("--no-progress", config.no_progress, "print no progress line");
-  add_workload_options(options, form.request.workload);
+  add_settings(options, form.request.workload, in_sweep);
 }
 
 ExitCode run_sweep_command(const SweepForm& form, const Context& context) {

@@ -64,8 +64,7 @@ Maybe<std::string> nccl_topology_file(const fs::path& root, const SystemQueries&
   const std::string of_guests = "/var/run/nvidia-topologyd/virtualTopology.xml";
   const std::string named = nccl_setting("NCCL_TOPO_FILE", root, queries);
   std::string file = named.empty() ? of_guests : named;
-  std::error_code ignored;
-  if (fs::exists(root / fs::path(file).relative_path(), ignored)) return file;
+  if (is_there(root / fs::path(file).relative_path())) return file;
   if (!named.empty()) return Unknown{"NCCL_TOPO_FILE names " + named + ", which is not there"};
   return Unknown{"NCCL_TOPO_FILE is not set, and " + of_guests + " is not there"};
 }
@@ -119,9 +118,8 @@ NetworkInterface describe(const fs::path& folder, const std::string& name) {
   found.numa_node = number_in(device / "numa_node");
   const std::vector<std::string> rdma = names_in(device / "infiniband");
   found.rdma_device = rdma.empty() ? Maybe<std::string>(Unknown{"it has none"}) : rdma.front();
-  std::error_code ignored;
-  if (fs::exists(device, ignored)) {
-    found.virtual_function = fs::exists(device / "physfn", ignored);
+  if (is_there(device)) {
+    found.virtual_function = is_there(device / "physfn");
   } else {
     found.virtual_function = Unknown{"it belongs to no device"};
   }
@@ -154,10 +152,8 @@ Processor find_processor(const fs::path& root) {
   found.stepping = number("stepping");
   found.microcode = text("microcode");
   found.cache = text("cache size");
-  const Maybe<int64_t> kilohertz =
-      number_in(root / "sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq");
-  found.largest_hertz =
-      kilohertz ? Maybe<int64_t>(1000 * *kilohertz) : Maybe<int64_t>(Unknown{kilohertz.reason});
+  found.largest_hertz = scaled<int64_t>(
+      number_in(root / "sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"), 1000);
   return found;
 }
 
@@ -168,9 +164,7 @@ Limits find_limits(const fs::path& root) {
   found.shared_memory_bytes = shared_memory(root);
   found.huge_pages = memory_line(root, "HugePages_Total", 1);
   found.huge_page_bytes = memory_line(root, "Hugepagesize", 1024);
-  const Maybe<int64_t> balancing = number_in(root / "proc/sys/kernel/numa_balancing");
-  found.numa_balancing =
-      balancing ? Maybe<bool>(*balancing != 0) : Maybe<bool>(Unknown{balancing.reason});
+  found.numa_balancing = truth(number_in(root / "proc/sys/kernel/numa_balancing"));
   const Maybe<std::string> modes = first_line(root / "sys/kernel/mm/transparent_hugepage/enabled");
   found.transparent_huge_pages = Unknown{modes.reason};
   if (modes && modes->find('[') != std::string::npos) {  // always [madvise] never

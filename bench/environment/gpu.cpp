@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
-#include "bench/environment/pci.h"
 #include "bench/environment/rdma.h"
 #include "bench/environment/system_files.h"
 #include "bench/environment/virtualisation.h"
@@ -33,16 +31,7 @@ struct PciInfo {
   char id[32];
 };
 
-template <class T, class Number>
-Maybe<T> scaled(const Maybe<Number>& value, T unit) {
-  return value ? Maybe<T>(unit * static_cast<T>(*value)) : Maybe<T>(Unknown{value.reason});
-}
-
 Maybe<int64_t> number(const Maybe<unsigned>& value) { return scaled<int64_t>(value, 1); }
-
-Maybe<bool> truth(const Maybe<unsigned>& value) {
-  return value ? Maybe<bool>(*value != 0) : Maybe<bool>(Unknown{value.reason});
-}
 
 // The name of a number that NVML answered.
 template <size_t count>
@@ -53,13 +42,9 @@ Maybe<std::string> name_in(const Maybe<unsigned>& value,
   return std::string(names[*value]);
 }
 
-Maybe<std::string> known_text(const std::string& value) {
-  if (value.empty()) return Unknown{"the backend does not say"};
-  return value;
-}
-
-Maybe<int64_t> known_count(int64_t value) {
-  if (value == 0) return Unknown{"the backend does not say"};
+template <class T>
+Maybe<T> known(const T& value) {
+  if (value == T{}) return Unknown{"the backend does not say"};
   return value;
 }
 
@@ -303,14 +288,14 @@ Gpu describe_gpu(const DeviceInfo& device) {
   Gpu gpu;
   gpu.name = device.name;
   const std::string mig = mig_uuid(device);
-  gpu.uuid = known_text(mig.empty() ? device.uuid : mig);
+  gpu.uuid = known(mig.empty() ? device.uuid : mig);
   gpu.mig_profile = Unknown{"it is no MIG device"};
   if (!mig.empty()) gpu.mig_profile = mig_profile_in(device.name);
-  gpu.pci_id = known_text(device.pci_id);
-  gpu.memory_bytes = known_count(device.memory_bytes);
-  gpu.multiprocessors = known_count(device.multiprocessors);
-  gpu.compute_capability = known_text(device.compute_capability);
-  gpu.driver_version = known_text(device.driver_version);
+  gpu.pci_id = known(device.pci_id);
+  gpu.memory_bytes = known<int64_t>(device.memory_bytes);
+  gpu.multiprocessors = known<int64_t>(device.multiprocessors);
+  gpu.compute_capability = known(device.compute_capability);
+  gpu.driver_version = known(device.driver_version);
   gpu.dma_buf = Unknown{"the driver does not say"};
   if (device.dma_buf) gpu.dma_buf = *device.dma_buf;
   return gpu;

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "bench/environment/pci.h"
 #include "bench/environment/system_files.h"
 #include "bench/environment/virtualisation.h"
 #include "reports/text/text.h"
@@ -123,17 +122,9 @@ Maybe<bool> has_device_file(const std::string& name, const fs::path& root) {
   const fs::path verbs = root / "sys/class/infiniband_verbs";
   for (const std::string& file : names_in(verbs)) {
     const Maybe<std::string> device = first_line(verbs / file / "ibdev");
-    std::error_code ignored;
-    if (device && *device == name) return fs::exists(root / "dev/infiniband" / file, ignored);
+    if (device && *device == name) return is_there(root / "dev/infiniband" / file);
   }
   return Unknown{verbs.string() + " has none for it"};
-}
-
-void add_nic_link(RdmaDevice& found, const fs::path& function) {
-  found.link_generation = link_generation_in(function / "current_link_speed");
-  found.link_width = link_width_in(function / "current_link_width");
-  found.largest_link_generation = link_generation_in(function / "max_link_speed");
-  found.largest_link_width = link_width_in(function / "max_link_width");
 }
 
 RdmaDevice describe_rdma(const std::string& name, const fs::path& root) {
@@ -156,7 +147,10 @@ RdmaDevice describe_rdma(const std::string& name, const fs::path& root) {
     found.driver_version = first_line(root / "sys/module" / *found.driver / "version");
   }
   found.device_file = has_device_file(name, root);
-  add_nic_link(found, function);
+  found.link_generation = link_generation_in(function / "current_link_speed");
+  found.link_width = link_width_in(function / "current_link_width");
+  found.largest_link_generation = link_generation_in(function / "max_link_speed");
+  found.largest_link_width = link_width_in(function / "max_link_width");
   add_pci_facts(found, function);
   if (names_virtual_function(found)) found.virtual_function = true;
   found.ports = ports_of(device);
@@ -164,8 +158,7 @@ RdmaDevice describe_rdma(const std::string& name, const fs::path& root) {
 }
 
 Maybe<GpuDirectRdma> gpu_direct_of(const Gpu& gpu, const fs::path& nic, const fs::path& root) {
-  std::error_code ignored;
-  if (!fs::exists(nic / "device", ignored)) return GpuDirectRdma::none;  // RDMA by software
+  if (!is_there(nic / "device")) return GpuDirectRdma::none;  // RDMA by software
   if (gpu.dma_buf && *gpu.dma_buf) return GpuDirectRdma::dma_buf;
   const Maybe<bool> peer_memory = peer_memory_module(root);
   if (peer_memory && *peer_memory) return GpuDirectRdma::peer_memory;

@@ -1,13 +1,16 @@
-// Reads the small files in which the kernel and the distribution describe a system.
+// Reads the small files in which the kernel and the distribution describe a system, and the devices
+// on its PCI bus.
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "reports/document/maybe.h"
+#include "reports/document/environment.h"
 
 namespace nearmetal {
 
@@ -24,10 +27,71 @@ Maybe<std::string> value_in(const std::filesystem::path& path, std::string_view 
 /// A line of /proc/meminfo below `root`, times `unit`.
 Maybe<int64_t> memory_line(const std::filesystem::path& root, const char* key, int64_t unit);
 
+bool is_there(const std::filesystem::path& path);
+
 /// The names in a folder, sorted; none where it cannot be read.
 std::vector<std::string> names_in(const std::filesystem::path& folder);
 
 /// The name of what a symbolic link points to.
 Maybe<std::string> link_name(const std::filesystem::path& link);
+
+/// The value times `unit`, where it is known.
+template <class T, class Number>
+Maybe<T> scaled(const Maybe<Number>& value, T unit) {
+  return value ? Maybe<T>(unit * static_cast<T>(*value)) : Maybe<T>(Unknown{value.reason});
+}
+
+/// Whether the value is not 0, where it is known.
+template <class Number>
+Maybe<bool> truth(const Maybe<Number>& value) {
+  return value ? Maybe<bool>(*value != 0) : Maybe<bool>(Unknown{value.reason});
+}
+
+// Devices on the PCI bus.
+
+/// Its folder below /sys/bus/pci/devices; the kernel writes 0000:1b:00.0, NVML 00000000:1B:00.0.
+std::filesystem::path pci_folder(const std::filesystem::path& root, const std::string& pci_id);
+
+// `device` is such a folder, or a link to one.
+
+/// The PCIe generation in a file such as current_link_speed, and the lanes in current_link_width.
+/// Virtual functions tell neither.
+Maybe<int64_t> link_generation_in(const std::filesystem::path& file);
+Maybe<int64_t> link_width_in(const std::filesystem::path& file);
+
+// Unknown where the extended configuration is not readable, as it is to root alone.
+
+/// Whether it could keep translations of the IOMMU (ATS), and whether it may: without, its accesses
+/// to the memory of peers take the way through the root complex.
+Maybe<bool> ats_capable(const std::filesystem::path& device);
+Maybe<bool> ats_enabled(const std::filesystem::path& device);
+
+/// Whether a bridge above it sends what peers send one another up to the root complex (P2P request
+/// redirect of ACS).
+Maybe<bool> acs_redirects(const std::filesystem::path& device);
+
+/// The way between two devices, by the tree that the kernel shows.
+Maybe<PciDistance> pci_distance(const std::filesystem::path& root,
+                                const std::filesystem::path& device,
+                                const std::filesystem::path& other);
+
+/// Adds the facts that are asked of GPUs and NICs alike.
+template <class Device>
+void add_pci_facts(Device& found, const std::filesystem::path& device) {
+  found.numa_node = number_in(device / "numa_node");
+  found.iommu_group = Unknown{"it is in no IOMMU group, as seen from here"};
+  found.iommu_type = Unknown{found.iommu_group.reason};
+  if (const auto group = link_name(device / "iommu_group")) {
+    found.iommu_group = std::strtoll(group->c_str(), nullptr, 10);
+    found.iommu_type = first_line(device / "iommu_group/type");
+  }
+  found.virtual_function = Unknown{device.string() + " is not there"};
+  if (is_there(device)) {
+    found.virtual_function = is_there(device / "physfn");
+  }
+  found.ats_capable = ats_capable(device);
+  found.ats = ats_enabled(device);
+  found.acs_redirect = acs_redirects(device);
+}
 
 }  // namespace nearmetal

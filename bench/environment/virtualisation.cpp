@@ -89,19 +89,17 @@ void conclude_machine(const fs::path& root, const Maybe<bool>& cpu_flag, Virtual
     if (!name.empty()) found.hypervisor = name;
     return;
   }
-  if (found.container && *found.container == "gvisor") {
-    found.machine = Unknown{"gVisor shows a machine of its own making"};
-    found.hypervisor = Unknown{found.machine.reason};
-    return;
-  }
   // The bit of CPUID is what a guest cannot miss; without it nothing proves bare metal.
-  if (!cpu_flag) {
-    found.machine = Unknown{"no sign of a hypervisor, but " + cpu_flag.reason};
-    found.hypervisor = Unknown{found.machine.reason};
+  const bool in_gvisor = found.container && *found.container == "gvisor";
+  if (cpu_flag && !in_gvisor) {
+    found.machine = MachineKind::bare_metal;
+    found.hypervisor = std::string("none");
     return;
   }
-  found.machine = MachineKind::bare_metal;
-  found.hypervisor = std::string("none");
+  const Unknown why{in_gvisor ? "gVisor shows a machine of its own making"
+                              : "no sign of a hypervisor, but " + cpu_flag.reason};
+  found.machine = why;
+  found.hypervisor = why;
 }
 
 // gVisor's kernel calls itself Linux 4.4.0 with the day on which that was released.
@@ -124,13 +122,12 @@ std::string container_by_groups(const fs::path& root) {
 std::string container_of(const fs::path& root, const SystemQueries& queries,
                          const Virtualisation& found) {
   if (is_gvisor(root)) return "gvisor";
-  std::error_code ignored;
   if (!queries.variable("KUBERNETES_SERVICE_HOST").empty()) return "kubernetes";
   for (const char* name : {"APPTAINER_NAME", "SINGULARITY_NAME"}) {
     if (!queries.variable(name).empty()) return "apptainer";
   }
-  if (fs::exists(root / "run/.containerenv", ignored)) return "podman";
-  if (fs::exists(root / ".dockerenv", ignored)) return "docker";
+  if (is_there(root / "run/.containerenv")) return "podman";
+  if (is_there(root / ".dockerenv")) return "docker";
   std::string by_groups = container_by_groups(root);
   if (!by_groups.empty()) return by_groups;
   if (std::string said = queries.variable("container"); !said.empty()) return said;
@@ -156,8 +153,7 @@ Maybe<std::string> kernel_options(const fs::path& root) {
 
 Maybe<int64_t> iommu_groups(const fs::path& root) {
   const fs::path folder = root / "sys/kernel/iommu_groups";
-  std::error_code ignored;
-  if (!fs::is_directory(folder, ignored)) return Unknown{folder.string() + " is not there"};
+  if (!is_there(folder)) return Unknown{folder.string() + " is not there"};
   return std::ssize(names_in(folder));
 }
 
@@ -225,10 +221,8 @@ Virtualisation find_virtualisation(const fs::path& root, const SystemQueries& qu
   found.iommu_groups = iommu_groups(root);
   found.kernel_options = kernel_options(root);
   const std::string pipes = queries.variable("CUDA_MPS_PIPE_DIRECTORY");
-  std::error_code ignored;
-  found.mps_daemon = fs::exists(
-      root / fs::path(pipes.empty() ? "/tmp/nvidia-mps" : pipes).relative_path() / "control",
-      ignored);
+  found.mps_daemon = is_there(
+      root / fs::path(pipes.empty() ? "/tmp/nvidia-mps" : pipes).relative_path() / "control");
   found.peer_memory_module = peer_memory_module(root);
   found.nvidia_kernel_module = first_line(root / "sys/module/nvidia/version");
   found.nvidia_kernel_flavour = nvidia_kernel_flavour(root);
@@ -239,11 +233,9 @@ Virtualisation find_virtualisation(const fs::path& root, const SystemQueries& qu
 }
 
 Maybe<bool> peer_memory_module(const fs::path& root) {
-  std::error_code ignored;
   const fs::path modules = root / "sys/module";
-  if (!fs::is_directory(modules, ignored)) return Unknown{"/sys/module is not there"};
-  return fs::is_directory(modules / "nvidia_peermem", ignored) ||
-         fs::is_directory(modules / "nv_peer_mem", ignored);
+  if (!is_there(modules)) return Unknown{"/sys/module is not there"};
+  return is_there(modules / "nvidia_peermem") || is_there(modules / "nv_peer_mem");
 }
 
 Maybe<bool> dma_buf_by_kernel(const fs::path& root) {

@@ -4,7 +4,7 @@
 #include <ostream>
 #include <vector>
 
-#include "bench/cli/terminal.h"
+#include "bench/cli/output.h"
 #include "bench/run/prepare_device.h"
 #include "comm/world.h"
 #include "models/probe.h"

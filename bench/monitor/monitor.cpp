@@ -11,6 +11,7 @@
 #include "models/control_groups.h"
 #include "models/errors.h"
 #include "models/probe.h"
+#include "reports/statistics/statistics.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -21,6 +22,7 @@ constexpr double slow_every_seconds = 1;  // counters of errors and processes ta
 
 constexpr size_t most_values = 300;  // of a series in the report
 constexpr size_t fewest_samples_for_drift = 8;
+
 struct ClockReason {
   unsigned long long bit;  // of nvml.h's nvmlClocksEventReason...
   const char* code;
@@ -39,17 +41,11 @@ std::vector<double> column_of(const MonitorTable& table, size_t column) {
   return values;
 }
 
-double mean_of(const double* begin, const double* end) {
-  double sum = 0;
-  for (const double* value = begin; value != end; ++value) sum += *value;
-  return sum / static_cast<double>(end - begin);
-}
-
 // Neighbours averaged, in groups of the same size but the last.
 std::vector<double> compacted(const std::vector<double>& values, size_t group) {
   std::vector<double> result;
   for (size_t at = 0; at < values.size(); at += group) {
-    result.push_back(mean_of(&values[at], &values[at] + std::min(group, values.size() - at)));
+    result.push_back(mean({&values[at], std::min(group, values.size() - at)}));
   }
   return result;
 }
@@ -63,8 +59,7 @@ void add_series(const MonitorTable& table, size_t group, Monitoring& result) {
       continue;
     }
     const auto [low, high] = std::ranges::minmax_element(values);
-    const double mean = mean_of(values.data(), values.data() + values.size());
-    result.series.push_back({name, *low, mean, *high, compacted(values, group)});
+    result.series.push_back({name, *low, mean(values), *high, compacted(values, group)});
   }
 }
 
@@ -113,9 +108,7 @@ void add_throttling(const MonitorTable& table, Monitoring& result) {
     const auto samples = static_cast<double>(table.throttle_bits.size());
     result.reasons.push_back(reason_of(reason.code, static_cast<double>(count) / samples));
   }
-  if (!table.held_share) return;
-  MonitorReason held = reason_of("quota_held", *table.held_share);
-  add_if_above(held, result);
+  if (table.held_share) add_if_above(reason_of("quota_held", *table.held_share), result);
 }
 
 // The clock of CPUs that wait follows the governor, and not the work.
@@ -127,9 +120,8 @@ void add_drift(const MonitorTable& table, const MonitorOptions& options, Monitor
     const auto column = std::ranges::find(table.names, name);
     const std::vector<double> values = column_of(table, column - table.names.begin());
     const size_t quarter = values.size() / 4;
-    const double first = mean_of(values.data(), values.data() + quarter);
-    const double last =
-        mean_of(values.data() + values.size() - quarter, values.data() + values.size());
+    const double first = mean({values.data(), quarter});
+    const double last = mean({values.data() + values.size() - quarter, quarter});
     if (first <= 0) continue;
     MonitorReason changed = reason_of("clock_changed", last / first - 1);
     changed.subject = name;
@@ -197,7 +189,7 @@ bool Monitor::in_window() const {
 }
 
 // A whole interval after each sample: were they due at fixed times, a stall would let those that it
-// held up follow at once, with no tick of the kernel between them to tell a rate by.
+// held up follow at once, with no tick of the kernel between them to know a rate by.
 void Monitor::loop() {
   std::unique_lock lock(mutex_);
   while (!over_) {
@@ -238,9 +230,10 @@ void Monitor::sample(double seconds) {
   if (gpu == nullptr || seconds - sources_->last_slow < slow_every_seconds) return;
   sources_->last_slow = seconds;
   const Maybe<int64_t> processes = gpu->processes();
-  if (!processes) table_.not_monitored["gpu_processes"] = processes.reason;
   if (processes) {
     table_.most_processes = std::max(table_.most_processes.value.value_or(0), *processes);
+  } else {
+    table_.not_monitored["gpu_processes"] = processes.reason;
   }
   table_.memory_errors = difference(gpu->memory_errors(), sources_->first_memory_errors);
   table_.link_errors = difference(gpu->link_errors(), sources_->first_link_errors);

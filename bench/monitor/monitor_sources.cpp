@@ -13,6 +13,7 @@
 #include <string>
 
 #include "bench/cli/process.h"
+#include "bench/environment/system_files.h"
 #include "models/errors.h"
 #include "reports/document/types.h"
 
@@ -31,11 +32,6 @@ struct ProcessInfo {
   unsigned long long bytes;
   unsigned gpu_instance, compute_instance;
 };
-
-template <class T>
-double value_or_nan(const Maybe<T>& value, double unit) {
-  return value ? unit * static_cast<double>(*value) : unknown;
-}
 
 double cpu_seconds_of_process() {
   timespec time{};
@@ -132,16 +128,13 @@ std::vector<std::string> GpuSource::names() {
 }
 
 void GpuSource::read(double* values) const {
-  const auto number = [&](const char* function, double unit) {
-    return value_or_nan(nvml_.ask<unsigned>(function, device_), unit);
+  const auto number = [&](const char* function, double unit, auto... which) {
+    return scaled(nvml_.ask<unsigned>(function, device_, which...), unit).value.value_or(unknown);
   };
-  const auto number_of = [&](const char* function, unsigned which, double unit) {
-    return value_or_nan(nvml_.ask<unsigned>(function, device_, which), unit);
-  };
-  *values++ = number_of("nvmlDeviceGetClockInfo", clock_sm, 1e6);
-  *values++ = number_of("nvmlDeviceGetClockInfo", clock_memory, 1e6);
+  *values++ = number("nvmlDeviceGetClockInfo", 1e6, clock_sm);
+  *values++ = number("nvmlDeviceGetClockInfo", 1e6, clock_memory);
   *values++ = number("nvmlDeviceGetPowerUsage", 1e-3);
-  *values++ = number_of("nvmlDeviceGetTemperature", 0, 1);
+  *values++ = number("nvmlDeviceGetTemperature", 1, 0u);
   struct Utilisation {
     unsigned gpu, memory;
   };
@@ -153,8 +146,8 @@ void GpuSource::read(double* values) const {
   };
   const auto memory = nvml_.ask<Memory>("nvmlDeviceGetMemoryInfo", part_);
   *values++ = memory ? static_cast<double>(memory->used) : unknown;
-  *values++ = number_of("nvmlDeviceGetPcieThroughput", pcie_sent, 1024);
-  *values++ = number_of("nvmlDeviceGetPcieThroughput", pcie_received, 1024);
+  *values++ = number("nvmlDeviceGetPcieThroughput", 1024, pcie_sent);
+  *values++ = number("nvmlDeviceGetPcieThroughput", 1024, pcie_received);
 }
 
 Maybe<unsigned long long> GpuSource::throttle_bits() const {
@@ -173,10 +166,9 @@ Maybe<int64_t> GpuSource::processes() const {
 }
 
 Maybe<int64_t> GpuSource::memory_errors() const {
-  const auto count = nvml_.ask<unsigned long long>("nvmlDeviceGetTotalEccErrors", device_,
-                                                   +uncorrected, +since_load);
-  if (!count) return Unknown{count.reason};
-  return static_cast<int64_t>(*count);
+  return scaled<int64_t>(nvml_.ask<unsigned long long>("nvmlDeviceGetTotalEccErrors", device_,
+                                                       +uncorrected, +since_load),
+                         1);
 }
 
 Maybe<int64_t> GpuSource::link_errors() const {
@@ -192,10 +184,8 @@ Maybe<int64_t> GpuSource::link_errors() const {
 }
 
 Maybe<double> GpuSource::joules() const {
-  const auto millijoules =
-      nvml_.ask<unsigned long long>("nvmlDeviceGetTotalEnergyConsumption", device_);
-  if (!millijoules) return Unknown{millijoules.reason};
-  return 1e-3 * static_cast<double>(*millijoules);
+  return scaled(nvml_.ask<unsigned long long>("nvmlDeviceGetTotalEnergyConsumption", device_),
+                1e-3);
 }
 
 CpuSource::CpuSource(const std::filesystem::path& root, int64_t ranks)
@@ -233,8 +223,7 @@ CpuSource::Times CpuSource::times() const {
     const auto process = process_stat(stat);
     if (process) found.own += second * process->cpu_ticks;  // else it has ended
   }
-  found.wall =
-      std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  found.wall = now_seconds();
   return found;
 }
 

@@ -9,7 +9,7 @@
 #include <system_error>
 #include <utility>
 
-#include "bench/cli/exit_status.h"
+#include "bench/cli/process.h"
 #include "bench/environment/leave_out_host_info.h"
 #include "models/errors.h"
 #include "reports/document/metric.h"

@@ -5,9 +5,8 @@
 #include <optional>
 #include <thread>
 
-#include "bench/cli/destination.h"
+#include "bench/cli/output.h"
 #include "bench/cli/process.h"
-#include "bench/cli/terminal.h"
 #include "bench/run/prepare_device.h"
 #include "bench/run/rank_report.h"
 #include "bench/run/rank_run.h"

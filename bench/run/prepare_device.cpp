@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "bench/cli/build_info.h"
+#include "bench/cli/process.h"
 #include "models/errors.h"
 #include "models/inference.h"
 #include "models/networks/registry.h"

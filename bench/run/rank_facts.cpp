@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/cli/build_info.h"
+#include "bench/cli/process.h"
 #include "bench/environment/environment.h"
 #include "models/errors.h"
 #include "models/program.h"

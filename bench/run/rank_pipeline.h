@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "bench/cli/terminal.h"
+#include "bench/cli/output.h"
 #include "bench/run/prepare_device.h"
 #include "comm/join_ranks.h"
 #include "comm/nccl.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bench/cli/build_info.h"
+#include "bench/cli/process.h"
 #include "bench/environment/environment.h"
 #include "bench/run/stage_report.h"
 #include "bench/run/window_warnings.h"

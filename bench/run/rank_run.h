@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "bench/cli/process.h"
-#include "bench/cli/terminal.h"
+#include "bench/cli/output.h"
 #include "bench/monitor/monitor.h"
 #include "bench/run/prepare_device.h"
 #include "bench/run/rank_pipeline.h"

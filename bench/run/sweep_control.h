@@ -12,7 +12,7 @@
 #include <string>
 #include <thread>
 
-#include "bench/cli/terminal.h"
+#include "bench/cli/output.h"
 #include "bench/run/together.h"
 #include "bench/run/trainer.h"
 #include "models/sample_unit.h"

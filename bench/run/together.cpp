@@ -4,7 +4,7 @@
 #include <array>
 #include <stdexcept>
 
-#include "bench/cli/exit_status.h"
+#include "bench/cli/process.h"
 #include "models/errors.h"
 #include "reports/text/text_table.h"
 

@@ -2,7 +2,7 @@
 #include <charconv>
 #include <optional>
 
-#include "bench/cli/exit_status.h"
+#include "bench/cli/process.h"
 #include "bench/sweep/job_process.h"
 #include "reports/document/metric.h"
 

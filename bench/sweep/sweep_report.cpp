@@ -4,7 +4,7 @@
 #include <tuple>
 #include <utility>
 
-#include "bench/cli/destination.h"
+#include "bench/cli/output.h"
 #include "bench/run/rank_report.h"
 #include "bench/run/try_exchanges.h"
 #include "bench/sweep/other_work.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/cli/terminal.h"
+#include "bench/cli/output.h"
 #include "comm/launch/launch_plan.h"
 #include "comm/layout/placement.h"
 #include "models/errors.h"

@@ -16,7 +16,6 @@
 namespace nearmetal {
 namespace {
 
-constexpr double images_of_an_epoch = 1281167;
 constexpr size_t rule_length = 64;
 
 void print_entry(std::ostream& out, const std::string& name, const std::string& value) {
@@ -82,7 +81,7 @@ void print_header(std::ostream& out, const SetRun& set_run, const std::string& a
   print_entry(out, "", batch + " per device");
   print_entry(out, "Num batches", std::to_string(steps));
   const double images = static_cast<double>(steps) * global;
-  print_entry(out, "Num epochs", fixed(images / images_of_an_epoch, 2));
+  print_entry(out, "Num epochs", fixed(images / imagenet_images, 2));
   print_entry(out, "Devices", devices_of(run));
   print_entry(out, "NUMA bind", is_bound(run) ? "True" : "False");
   print_entry(out, "Data format", "NHWC");

@@ -14,8 +14,7 @@ namespace {
 
 constexpr const char* own_command = "tf_cnn_benchmarks";
 constexpr int64_t imagenet_classes = 1001;  // there; the first is for what is none of the others
-constexpr double imagenet_images = 1281167;
-constexpr const char* no_limit = "240h";  // there is none there
+constexpr const char* no_limit = "240h";    // there is none there
 
 struct TfModel {
   const char* name;  // there
@@ -26,16 +25,11 @@ struct TfModel {
 // The first of a network's two names is what it is called. The official ones are of
 // tensorflow/models (official/r1/resnet), whose version 1 has the stride in the 3x3 convolution.
 constexpr TfModel tf_models[] = {
-    {"resnet50", "resnet50_v1", 64},
-    {"resnet50_v1.5", "resnet50", 64},
-    {"resnet101", "resnet101_v1", 32},
-    {"resnet152", "resnet152_v1", 32},
-    {"official_resnet18", "resnet18", 32},
-    {"official_resnet34", "resnet34", 32},
-    {"official_resnet50", "resnet50", 128},
-    {"official_resnet101", "resnet101", 32},
-    {"official_resnet152", "resnet152", 32},
-    {"vgg16", "vgg16", 64},
+    {"resnet50", "resnet50_v1", 64},         {"resnet50_v1.5", "resnet50", 64},
+    {"resnet101", "resnet101_v1", 32},       {"resnet152", "resnet152_v1", 32},
+    {"official_resnet18", "resnet18", 32},   {"official_resnet34", "resnet34", 32},
+    {"official_resnet50", "resnet50", 128},  {"official_resnet101", "resnet101", 32},
+    {"official_resnet152", "resnet152", 32}, {"vgg16", "vgg16", 64},
 };
 
 // Throws std::invalid_argument where nearmetal does not have that network.
@@ -55,13 +49,9 @@ const TfModel& find_tf_model(const std::string& name) {
            : ": nearmetal does not have this network; it has " + joined(here)));
 }
 
-std::string as_given(const TfFlagValues& flags, const std::string& name) {
-  return "--" + name + "=" + flags.text(name);
-}
-
 [[noreturn]] void refuse_flag(const TfFlagValues& flags, const std::string& name,
                               const std::string& why) {
-  throw std::invalid_argument(as_given(flags, name) + ": " + why);
+  throw std::invalid_argument("--" + name + "=" + flags.text(name) + ": " + why);
 }
 
 void refuse_what_is_not_here(const TfFlagValues& flags) {
@@ -117,9 +107,9 @@ class Translator {
     if (flags_.is_given(flag)) translation_.flags[option] = "--" + flag;
   }
 
-  // A mapped flag that changes nothing beside these others.
-  void idle(const std::string& name) {
-    if (flags_.is_given(name)) idle_.push_back(name);
+  // Mapped flags that change nothing beside these others.
+  void idle(const std::vector<std::string>& names) {
+    idle_.insert(idle_.end(), names.begin(), names.end());
   }
 
   // A sweep takes the GPUs that it finds; without any its ranks are on CPUs.
@@ -158,11 +148,11 @@ class Translator {
     add("--precision", is_fp16() ? "fp16" : "fp32");
     add_flag("--batch", std::to_string(batch_), "batch_size");
     if (!trains()) translation_.words.emplace_back("--inference");
-    const bool counts_threads = flags_.is_given("num_intra_threads");
-    if (counts_threads && on_cpu_) {
+    if (!on_cpu_) {
+      idle({"num_intra_threads"});
+    } else if (flags_.is_given("num_intra_threads")) {
       add_flag("--threads", flags_.text("num_intra_threads"), "num_intra_threads");
     }
-    if (!on_cpu_) idle("num_intra_threads");
   }
 
   void add_length() {
@@ -190,11 +180,8 @@ class Translator {
 
   void add_optimizer() {
     if (!trains()) {
-      for (const char* name : {"optimizer", "momentum", "weight_decay", "init_learning_rate",
-                               "fp16_loss_scale", "fp16_enable_auto_loss_scale"}) {
-        idle(name);
-      }
-      return;
+      return idle({"optimizer", "momentum", "weight_decay", "init_learning_rate", "fp16_loss_scale",
+                   "fp16_enable_auto_loss_scale"});
     }
     const std::string optimizer = flags_.text("optimizer");
     if (optimizer != "sgd" && optimizer != "momentum") {
@@ -202,17 +189,16 @@ class Translator {
                   "nearmetal has neither Adam nor RMSProp: give sgd or momentum");
     }
     const bool has_momentum = optimizer == "momentum";
-    if (!has_momentum) idle("momentum");
+    if (!has_momentum) idle({"momentum"});
     add("--momentum", has_momentum ? flags_.text("momentum") : "0");
     add_flag("--weight-decay", flags_.text("weight_decay"), "weight_decay");
     if (flags_.is_given("init_learning_rate")) {
       add_flag("--learning-rate", flags_.text("init_learning_rate"), "init_learning_rate");
     }
     if (!is_fp16()) {
-      idle("fp16_loss_scale");
-      idle("fp16_enable_auto_loss_scale");
+      idle({"fp16_loss_scale", "fp16_enable_auto_loss_scale"});
     } else if (flags_.is_true("fp16_enable_auto_loss_scale")) {
-      idle("fp16_loss_scale");
+      idle({"fp16_loss_scale"});
       add("--loss-scale", "dynamic");
     } else if (flags_.is_given("fp16_loss_scale")) {
       add_flag("--loss-scale", flags_.text("fp16_loss_scale"), "fp16_loss_scale");
@@ -229,7 +215,7 @@ class Translator {
     }
     require_all_reduce();
     if (!several_ || !trains() || update == "independent") {
-      for (const char* name : {"gradient_repacking", "compact_gradient_transfer"}) idle(name);
+      idle({"gradient_repacking", "compact_gradient_transfer"});
     }
     if (!several_ || !trains()) return;
     if (update == "independent") {
@@ -253,7 +239,7 @@ class Translator {
     if (elsewhere && several_) {
       refuse_flag(flags_, "horovod_device", "gradients are summed where they are computed");
     }
-    if (elsewhere) idle("horovod_device");
+    if (elsewhere) idle({"horovod_device"});
   }
 
   // The size of buckets as they travel: in fp16 training mostly 16 bits a value.

@@ -9,6 +9,8 @@
 
 namespace nearmetal {
 
+inline constexpr double imagenet_images = 1281167;  // of an epoch
+
 struct TfTranslation {
   std::vector<std::string> words;    // behind `nearmetal`: of run, over several GPUs of sweep
   std::vector<std::string> remarks;  // on flags that are taken and change nothing

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "bench/cli/process.h"
-#include "bench/commands/run_job.h"
+#include "bench/commands/run.h"
 #include "reports/json/report_files.h"
 #include "reports/json/json.h"
 #include "tests/support/fake_backend.h"

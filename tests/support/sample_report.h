@@ -1,7 +1,7 @@
 // A report in which every part is filled, for tests of what reads and writes reports.
 #pragma once
 
-#include "bench/cli/build_info.h"
+#include "bench/cli/process.h"
 #include "reports/document/types.h"
 #include "reports/json/json.h"
 

@@ -73,7 +73,7 @@ TEST(Settings, AnOptionSetsItsSettingInTheCommandsThatTakeIt) {
       if ((setting.commands & bit) == 0) continue;
       RunRequest request;
       const auto declare = [&, bit = bit](Options& options) {
-        bit == in_run ? add_run_options(options, request) : add_workload_options(options, request);
+        bit == in_run ? add_run_options(options, request) : add_settings(options, request, bit);
       };
       parse_options(command, declare, {option_for(setting, changed)});
       EXPECT_EQ(request.config, changed) << setting.name;

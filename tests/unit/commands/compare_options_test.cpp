@@ -5,7 +5,6 @@
 
 #include "bench/cli/command_line.h"
 #include "bench/commands/compare.h"
-#include "bench/commands/gate.h"
 #include "bench/commands/program.h"
 #include "tests/support/parse_options.h"
 

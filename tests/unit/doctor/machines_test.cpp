@@ -10,7 +10,7 @@
 #include "bench/doctor/diagnose.h"
 #include "bench/environment/environment.h"
 #include "bench/environment/gpu.h"
-#include "bench/environment/pci.h"
+#include "bench/environment/system_files.h"
 #include "reports/formats/nic_text.h"
 #include "tests/support/host_fixture.h"
 

@@ -1,4 +1,4 @@
-#include "bench/environment/pci.h"
+#include "bench/environment/system_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

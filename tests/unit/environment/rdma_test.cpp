@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "bench/environment/gpu.h"
-#include "bench/environment/pci.h"
+#include "bench/environment/system_files.h"
 #include "tests/support/host_fixture.h"
 
 namespace nearmetal {

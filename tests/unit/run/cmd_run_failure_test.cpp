@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "bench/cli/exit_status.h"
+#include "bench/cli/process.h"
 #include "bench/environment/environment.h"
 #include "models/errors.h"
 #include "tests/support/cmd_run_fixture.h"

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include "bench/cli/build_info.h"
+#include "bench/cli/process.h"
 #include "reports/json/kernel_cache.h"
 #include "tests/support/cmd_run_fixture.h"
 
