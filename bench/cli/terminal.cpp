@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-#include "reports/text/fit_table.h"
+#include "reports/text/text_table.h"
 
 namespace nearmetal {
 

@@ -9,7 +9,7 @@
 #include "bench/commands/program.h"
 #include "reports/compare/baseline.h"
 #include "reports/compare/baseline_series.h"
-#include "reports/formats/baseline_json.h"
+#include "reports/formats/comparison_json.h"
 #include "reports/text/text.h"
 #include "reports/text/text_table.h"
 

@@ -10,6 +10,7 @@
 #include "models/networks/registry.h"
 #include "reports/files/atomic_file.h"
 #include "reports/formats/benchmark_text.h"
+#include "reports/formats/comparison_json.h"
 #include "reports/formats/comparison_text.h"
 #include "reports/formats/headline.h"
 #include "reports/text/text.h"
@@ -145,7 +146,6 @@ void print_answer(const CompareAnswer& judged, const CompareRequest& request, Ex
   }
   if (request.markdown) {
     print_comparison_markdown(terminal.out, comparison);
-    terminal.out << '\n';
   } else {
     print_comparison(terminal.out, comparison, terminal.colour);
   }

@@ -5,7 +5,6 @@
 #include "bench/commands/program.h"
 #include "bench/sweep/shipped_layouts.h"
 #include "comm/layout/shell_text.h"
-#include "reports/text/nearest_word.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {

@@ -10,8 +10,7 @@
 #include "models/program.h"
 #include "reports/compare/run_set.h"
 #include "reports/document/finding.h"
-#include "reports/formats/baseline_json.h"
-#include "reports/formats/comparison_text.h"
+#include "reports/formats/comparison_json.h"
 #include "reports/json/json.h"
 #include "reports/text/text_table.h"
 

@@ -9,7 +9,6 @@
 #include "comm/launch/mpi_job_yaml.h"
 #include "comm/layout/peer_rules.h"
 #include "reports/files/atomic_file.h"
-#include "reports/text/fit_table.h"
 #include "reports/text/pattern.h"
 #include "reports/text/text_table.h"
 

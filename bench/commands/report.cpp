@@ -12,8 +12,8 @@
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/charts/charts.h"
 #include "reports/formats/report_text.h"
-#include "reports/text/fit_table.h"
 #include "reports/text/text.h"
+#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {

@@ -17,7 +17,6 @@
 #include "bench/environment/gpu.h"
 #include "bench/run/last_report.h"
 #include "bench/run/prepare_device.h"
-#include "bench/run/probes_table.h"
 #include "bench/run/rank_facts.h"
 #include "bench/run/rank_report.h"
 #include "bench/run/rank_run.h"
@@ -28,7 +27,7 @@
 #include "models/errors.h"
 #include "reports/document/metric.h"
 #include "reports/files/atomic_file.h"
-#include "reports/formats/pipeline_text.h"
+#include "reports/formats/run_tables.h"
 #include "reports/json/json.h"
 #include "reports/merge/merge.h"
 

@@ -7,8 +7,7 @@
 #include "models/probe.h"
 #include "reports/document/device_words.h"
 #include "reports/document/metric.h"
-#include "reports/formats/pipeline_text.h"
-#include "reports/text/fit_table.h"
+#include "reports/formats/run_tables.h"
 #include "reports/text/text.h"
 #include "reports/text/text_table.h"
 #include "reports/text/warning_text.h"
@@ -235,6 +234,12 @@ void print_memory_and_set_up(Lines& lines, const Run& run) {
                            significant(longest->prepare_seconds, 3) + " s preparing)");
 }
 
+void print_below(std::ostream& out, const char* title, const TextTable& table) {
+  out << '\n';
+  print_line(out, title);
+  print_aligned(out, table);
+}
+
 }  // namespace
 
 void print_summary(std::ostream& out, const Report& report, const Run& run, bool colour) {
@@ -283,9 +288,7 @@ void print_profile(std::ostream& out, const StepProfile& profile) {
                           rate(entry.flops, entry.seconds, 1e-12),
                           rate(entry.bytes, entry.seconds, 1e-9), entry.implementation});
   }
-  out << '\n';
-  print_line(out, "Where the step goes, each part timed alone");
-  print_aligned(out, table);
+  print_below(out, "Where the step goes, each part timed alone", table);
   Lines lines(out, false);
   lines.line("sum of parts", time_text(profile.sum_seconds) + ", " +
                                  percent(profile.sum_seconds / profile.step_seconds) +
@@ -298,6 +301,27 @@ void print_profile(std::ostream& out, const StepProfile& profile) {
   } else {
     lines.line("roofline", "unknown: " + profile.roofline_seconds.reason);
   }
+}
+
+void print_probes(std::ostream& out, const RankProbes& probed) {
+  TextTable table;
+  table.columns = {{"probe"},      {"median us", true}, {"mean us", true}, {"p99 us", true},
+                   {"GB/s", true}, {"TFLOP/s", true},   {"one run"}};
+  const auto microseconds = [](const Maybe<double>& seconds) {
+    return seconds ? significant(1e6 * *seconds) : std::string("-");
+  };
+  for (const ProbeTime& probe : probed.probes) {
+    const auto rate = [&](double amount, double scale) {
+      return probe.median_seconds && amount > 0
+                 ? significant(scale * amount / *probe.median_seconds, 3)
+                 : std::string("-");
+    };
+    table.rows.push_back({probe.name, microseconds(probe.median_seconds),
+                          microseconds(probe.mean_seconds), microseconds(probe.p99_seconds),
+                          rate(probe.bytes, 1e-9), rate(probe.flops, 1e-12),
+                          probe.median_seconds ? probe.work : probe.median_seconds.reason});
+  }
+  print_below(out, "Probes of this machine, timed right after the window", table);
 }
 
 }  // namespace nearmetal

@@ -1,4 +1,4 @@
-// Runs, and the answer of a gate, in the formats of other tools: lines of text, JSON and XML.
+// Runs, and the answer of a gate, in the formats of other tools: lines of text, JSON, XML and CSV.
 #pragma once
 
 #include <ostream>
@@ -36,5 +36,10 @@ void print_junit(std::ostream& out, const RunSet& set);
 /// A test case for each row: a failure where the gate fails it, an error where what the policy asks
 /// for was not or could not be shown, skipped where it is inconclusive and the policy lets it pass.
 void print_junit(std::ostream& out, const Comparison& comparison, const GateResult& gate);
+
+/// Long form, RFC 4180: a header, then a line for each run and metric, the work last; then speedup
+/// and efficiency of each arm that has them, with the bounds of their intervals. Text that a
+/// spreadsheet would take for a formula begins with an apostrophe.
+void print_csv(std::ostream& out, const RunSet& set);
 
 }  // namespace nearmetal

@@ -8,7 +8,6 @@
 #include "models/errors.h"
 #include "reports/json/json.h"
 #include "reports/json/json_text.h"
-#include "reports/text/nearest_word.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {

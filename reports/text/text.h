@@ -62,4 +62,12 @@ std::string readable_fact(const std::string& name, const std::string& values);
 /// A list for a cell of a table: what goes beyond 160 bytes is cut after a word, with "...".
 std::string shortened(const std::string& list);
 
+/// The known word that is meant by another name, such as cuda by gpu, or that is nearest to `word`
+/// by edit distance (Levenshtein, with swapped neighbours as one edit); empty where none is near:
+/// at most one edit for each three letters, at least 1.
+std::string nearest_word(const std::string& word, const std::vector<std::string>& known);
+
+/// "; did you mean 'x'?", or empty.
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& known);
+
 }  // namespace nearmetal

@@ -12,8 +12,9 @@
 #include "reports/compare/run_set.h"
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/charts/charts.h"
+#include "reports/formats/comparison_json.h"
 #include "reports/formats/comparison_text.h"
-#include "reports/formats/html.h"
+#include "reports/formats/page.h"
 #include "reports/formats/report_text.h"
 #include "reports/json/json.h"
 

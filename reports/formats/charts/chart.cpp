@@ -6,7 +6,6 @@
 #include <cmath>
 #include <set>
 #include <sstream>
-#include <stdexcept>
 
 namespace nearmetal {
 namespace {
@@ -52,6 +51,10 @@ double place_of_value(const Bar& bar, const Bars& bars) {
   return meets_line ? *bars.line : end;
 }
 
+std::string filled(const std::string& style, const std::string& colour) {
+  return "fs " + style + " border lc rgb '" + colour + "' lc rgb '" + colour + "'";
+}
+
 std::pair<double, bool> axis_end_of(const Bars& bars) {
   double value = bars.line.value_or(0), whisker = 0;
   for (const Bar& bar : bars.bars) {
@@ -60,117 +63,6 @@ std::pair<double, bool> axis_end_of(const Bars& bars) {
     if (bar.whisker) whisker = std::max(whisker, bar.whisker->upper);
   }
   return axis_end(value, whisker);
-}
-
-}  // namespace
-
-Chart missing_chart(Chart chart, const std::string& why) {
-  chart.missing = why;
-  return chart;
-}
-
-std::string script_with_data(const Chart& chart) {
-  return "$data << EOD\n" + chart.csv + "EOD\n" + chart.script;
-}
-
-std::string script_with_files(const Chart& chart) {
-  return "set output '" + chart.name + ".svg'\n" +
-         replaced(chart.script, "$data", "'" + chart.name + ".csv'");
-}
-
-std::string chart_head(int height) {
-  return "set terminal svg size 480," + std::to_string(height) +
-         " dynamic noenhanced font 'sans-serif,14'\n"
-         "set encoding utf8\n"
-         "set datafile separator comma\n"
-         "set datafile columnheaders\n"
-         "set border 3\n"
-         "set tics nomirror scale 0.5 noenhanced\n"
-         "set style line 1 lc rgb '#888888' lw 0.5\n"
-         "set key off\n";
-}
-
-std::string row_axis(const std::vector<std::string>& rows) {
-  std::string tics;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    tics +=
-        (i > 0 ? ", \"" : "\"") + on_two_lines(plain_label(rows[i])) + "\" " + std::to_string(i);
-  }
-  return "set ytics (" + tics + ") scale 0\nset yrange [" +
-         plain_number(static_cast<double>(rows.size()) - 0.4) + ":-0.6]\n";
-}
-
-std::ostringstream csv_with(const char* header) {
-  std::ostringstream csv;
-  csv.precision(10);
-  csv << header << '\n';
-  return csv;
-}
-
-int height_of_rows(size_t rows) { return 100 + 40 * static_cast<int>(rows); }
-
-std::string quoted_label(const std::string& text) { return '"' + plain_label(text) + '"'; }
-
-std::string colour(size_t index) {
-  constexpr std::array colours = {"#2f7fc1", "#d9731a", "#2a9d6f", "#b05cc6",
-                                  "#c9504b", "#8a8f00", "#7f7f7f", "#c26a93"};
-  return colours[index % colours.size()];
-}
-
-std::string fill(Kind kind, const std::string& colour) {
-  const std::string edge = " border lc rgb '" + colour + "' lc rgb '" + colour + "'";
-  switch (kind) {
-    case Kind::measured:
-      return "fs solid 0.7" + edge;
-    case Kind::emulated:
-      return "fs pattern 4" + edge;
-    case Kind::predicted:
-      return "fs empty" + edge;
-    case Kind::imported:
-      return "fs pattern 6" + edge;
-  }
-  throw std::logic_error("unnamed Kind");
-}
-
-std::string point(Kind kind, const std::string& colour) {
-  const std::string look = " ps 0.9 lw 1.5 lc rgb '" + colour + "'";
-  switch (kind) {
-    case Kind::measured:
-      return "pt 7" + look;
-    case Kind::emulated:
-      return "pt 6" + look;
-    case Kind::predicted:
-      return "pt 2" + look;
-    case Kind::imported:
-      return "pt 4" + look;
-  }
-  throw std::logic_error("unnamed Kind");
-}
-
-double tick_step(double length, int most_ticks) {
-  const double least = length / most_ticks;
-  const double power = std::pow(10, std::floor(std::log10(least)));
-  for (const double factor : {1.0, 2.0, 2.5, 5.0}) {
-    if (factor * power >= least) return factor * power;
-  }
-  return 10 * power;
-}
-
-int most_ticks(double largest) {
-  constexpr size_t characters = 36;  // along an axis
-  return static_cast<int>(
-      std::clamp<size_t>(characters / (plain_number(std::floor(largest)).size() + 3), 3, 6));
-}
-
-std::pair<double, bool> axis_end(double largest_value, double largest_whisker) {
-  const double most = 2 * largest_value;
-  if (most > 0 && largest_whisker > most) return {most, true};
-  return {std::max(largest_value, largest_whisker), false};
-}
-
-std::string definition_of_drawn(double axis_end) {
-  const std::string most = plain_number(2 * axis_end);
-  return "drawn(x) = x > " + most + " ? " + most + " : x\n";
 }
 
 // Bars of a row stand beside each other, one for each side.
@@ -231,6 +123,131 @@ std::string script_of(const Bars& bars) {
          "pt 6 ps 0.5 lc rgb 'black' notitle, \\\n  "
          "$data using (strcol('mark') eq 'text' ? column('value') : NaN):'position':"
          "(strcol('text')) with labels left offset 0.7,0 font ',12' notitle\n";
+}
+
+}  // namespace
+
+Chart missing_chart(Chart chart, const std::string& why) {
+  chart.missing = why;
+  return chart;
+}
+
+std::string script_with_data(const Chart& chart) {
+  return "$data << EOD\n" + chart.csv + "EOD\n" + chart.script;
+}
+
+std::string script_with_files(const Chart& chart) {
+  return "set output '" + chart.name + ".svg'\n" +
+         replaced(chart.script, "$data", "'" + chart.name + ".csv'");
+}
+
+std::string chart_head(int height) {
+  return "set terminal svg size 480," + std::to_string(height) +
+         " dynamic noenhanced font 'sans-serif,14'\n"
+         "set encoding utf8\n"
+         "set datafile separator comma\n"
+         "set datafile columnheaders\n"
+         "set border 3\n"
+         "set tics nomirror scale 0.5 noenhanced\n"
+         "set style line 1 lc rgb '#888888' lw 0.5\n"
+         "set key off\n";
+}
+
+std::string row_axis(const std::vector<std::string>& rows) {
+  std::string tics;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    tics +=
+        (i > 0 ? ", \"" : "\"") + on_two_lines(plain_label(rows[i])) + "\" " + std::to_string(i);
+  }
+  return "set ytics (" + tics + ") scale 0\nset yrange [" +
+         plain_number(static_cast<double>(rows.size()) - 0.4) + ":-0.6]\n";
+}
+
+std::ostringstream csv_with(const char* header) {
+  std::ostringstream csv;
+  csv.precision(10);
+  csv << header << '\n';
+  return csv;
+}
+
+int height_of_rows(size_t rows) { return 100 + 40 * static_cast<int>(rows); }
+
+std::string quoted_label(const std::string& text) { return '"' + plain_label(text) + '"'; }
+
+std::string colour(size_t index) {
+  constexpr std::array colours = {"#2f7fc1", "#d9731a", "#2a9d6f", "#b05cc6",
+                                  "#c9504b", "#8a8f00", "#7f7f7f", "#c26a93"};
+  return colours[index % colours.size()];
+}
+
+std::string fill(Kind kind, const std::string& colour) {
+  constexpr std::array styles = {"solid 0.7", "pattern 4", "empty", "pattern 6"};
+  return filled(styles.at(static_cast<size_t>(kind)), colour);
+}
+
+std::string outline(const std::string& colour) { return filled("empty", colour); }
+
+std::string point(Kind kind, const std::string& colour) {
+  constexpr std::array types = {"7", "6", "2", "4"};
+  return std::string("pt ") + types.at(static_cast<size_t>(kind)) + " ps 0.9 lw 1.5 lc rgb '" +
+         colour + "'";
+}
+
+// Vectors draw them: gnuplot's own come with a white spot behind each point.
+std::string whiskers(const std::string& data, const std::string& position,
+                     const std::string& colour) {
+  return data + " using " + position +
+         ":'lower':(0):(drawn(column('upper')) - column('lower')) with vectors heads size screen "
+         "0.01,90 lw 1.5 lc rgb '" +
+         colour + "' notitle";
+}
+
+double tick_step(double length, int most_ticks) {
+  const double least = length / most_ticks;
+  const double power = std::pow(10, std::floor(std::log10(least)));
+  for (const double factor : {1.0, 2.0, 2.5, 5.0}) {
+    if (factor * power >= least) return factor * power;
+  }
+  return 10 * power;
+}
+
+int most_ticks(double largest) {
+  constexpr size_t characters = 36;  // along an axis
+  return static_cast<int>(
+      std::clamp<size_t>(characters / (plain_number(std::floor(largest)).size() + 3), 3, 6));
+}
+
+std::pair<double, bool> axis_end(double largest_value, double largest_whisker) {
+  const double most = 2 * largest_value;
+  if (most > 0 && largest_whisker > most) return {most, true};
+  return {std::max(largest_value, largest_whisker), false};
+}
+
+std::string definition_of_drawn(double axis_end) {
+  const std::string most = plain_number(2 * axis_end);
+  return "drawn(x) = x > " + most + " ? " + most + " : x\n";
+}
+
+std::string left_out_text(size_t left_out) {
+  return left_out == 0 ? "" : " " + std::to_string(left_out) + " more are not shown.";
+}
+
+std::string counts_text(const Counts& counts) {
+  std::string text;
+  bool equal = true;
+  for (const auto& [name, count] : counts) {
+    equal &= count == counts.front().second;
+    text += (text.empty() ? "" : ", ") + name + " " + count;
+  }
+  if (counts.empty()) return "";
+  return equal ? " n = " + counts.front().second + "." : " n: " + text + ".";
+}
+
+Chart bar_chart(Chart chart, const Bars& bars, const std::string& missing) {
+  if (bars.bars.empty()) return missing_chart(std::move(chart), missing);
+  chart.csv = csv_of(bars);
+  chart.script = script_of(bars);
+  return chart;
 }
 
 }  // namespace nearmetal

@@ -51,12 +51,17 @@ std::string quoted_label(const std::string& text);
 
 /// Colours that show on white and on black, told apart by most colour-blind eyes.
 std::string colour(size_t index);
-/// How areas of this kind are filled: measured solid, emulated hatched, predicted empty,
-/// imported hatched the other way.
+/// How areas of this kind are filled: measured solid, imported and emulated hatched each in its
+/// way.
 std::string fill(Kind kind, const std::string& colour);
-/// How a point of this kind is drawn: measured filled, emulated open, predicted a cross, imported a
-/// square.
+/// Areas that are only outlined.
+std::string outline(const std::string& colour);
+/// How a point of this kind is drawn: measured filled, emulated open, imported a square.
 std::string point(Kind kind, const std::string& colour);
+
+/// An element of a plot: the whiskers of these data at this position, in a colour.
+std::string whiskers(const std::string& data, const std::string& position,
+                     const std::string& colour);
 
 /// How many ticks stand beside each other without touching, where labels are as long as that of
 /// this value.
@@ -79,6 +84,13 @@ inline constexpr int height_of_note = 24;
 /// as gnuplot leaves out lines that end millions of axes away.
 std::string definition_of_drawn(double axis_end);
 
+/// " n = 5.", or where they differ " n: 1x1 5, 1x2 4."; of name and count.
+using Counts = std::vector<std::pair<std::string, std::string>>;
+std::string counts_text(const Counts& counts);
+
+/// " 3 more are not shown.", or nothing.
+std::string left_out_text(size_t left_out);
+
 /// The number as gnuplot reads it: 10 significant digits.
 inline std::string plain_number(double value) { return shortest(value, 10); }
 
@@ -100,7 +112,7 @@ struct Bars {
   std::vector<Bar> bars{};
 };
 
-std::string csv_of(const Bars& bars);
-std::string script_of(const Bars& bars);
+/// The chart of these bars; without one it is missing, and why.
+Chart bar_chart(Chart chart, const Bars& bars, const std::string& missing);
 
 }  // namespace nearmetal

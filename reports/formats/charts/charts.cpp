@@ -1,24 +1,56 @@
-
 #include "reports/formats/charts/charts.h"
 
 #include <algorithm>
-#include <numeric>
+#include <cmath>
 
-#include "reports/document/metric.h"
+#include "reports/formats/charts/scaling_charts.h"
+#include "reports/formats/charts/step_charts.h"
+#include "reports/formats/charts/sweep_charts.h"
 #include "reports/sharing/fractions.h"
 
 namespace nearmetal {
 namespace {
 
-void add_arm(ShownArms& shown, const std::string& name, const RunArm* arm, size_t side) {
-  if (arm == nullptr || arm->runs.empty()) return;
-  const std::string side_name = shown.sides.size() > 1 ? shown.sides[side] : "";
-  shown.arms.push_back({name, side_name, shown.rows.size() - 1, side, arm->runs.front().kind, arm});
+std::string verdict_colour(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::slower:
+      return colour(4);
+    case Verdict::equivalent:
+    case Verdict::faster:
+      return colour(2);
+    default:
+      return colour(1);
+  }
+}
+
+std::string difference_script(const Comparison& comparison, const std::vector<std::string>& rows,
+                              double least, double most) {
+  const double margin = log_margin(comparison.options.rule);
+  const std::string lower = plain_number(100 * std::expm1(margin));
+  const std::string upper = plain_number(100 * std::expm1(-margin));
+  std::string script =
+      chart_head(height_of_rows(rows.size())) + row_axis(rows) + "set xrange [" +
+      plain_number(least) + ":" + plain_number(most) + "]\n" + "set xtics " +
+      plain_number(tick_step(most - least, 6)) +
+      "\nset xlabel 'difference, %'\nset grid xtics ls 1\n" + "set object 1 rectangle from first " +
+      lower + ", graph 0 to first " + upper +
+      ", graph 1 fs solid 0.25 noborder fc rgb '#888888' behind\n"
+      "set arrow 1 from first 0, graph 0 to first 0, graph 1 nohead lw 1 lc rgb 'black'\nplot ";
+  for (const Verdict verdict :
+       {Verdict::slower, Verdict::inconclusive, Verdict::equivalent, Verdict::faster}) {
+    script += "$data using (strcol('verdict') eq '" + std::string(to_string(verdict)) +
+              "' ? column('difference') : NaN):'position':'lower':'upper' with xerrorbars pt 7 "
+              "ps 0.8 lw 2 lc rgb '" +
+              verdict_colour(verdict) + "' notitle, \\\n  ";
+  }
+  return script +
+         "$data using 'difference':'position':(strcol('text')) with labels center offset 0,0.8 "
+         "font ',12' notitle\n";
 }
 
 void add_charts_of_runs(std::vector<Chart>& charts, const ShownArms& shown) {
   for (const auto chart : {throughput_chart, speedup_chart, efficiency_chart, step_strip_chart,
-                           step_distribution_chart, profile_chart, rank_chart}) {
+                           step_distribution_chart, profile_chart}) {
     charts.push_back(chart(shown));
   }
   Chart of_stages = pipeline_chart(shown);
@@ -27,115 +59,46 @@ void add_charts_of_runs(std::vector<Chart>& charts, const ShownArms& shown) {
 
 }  // namespace
 
-ShownArms shown_arms(const RunSet& set) {
-  ShownArms shown{.sides = {""}, .sets = {&set}};
-  for (const RunArm& arm : set.arms) {
-    if (shown.rows.size() == most_rows) break;
-    shown.rows.push_back(arm.name);
-    add_arm(shown, arm.name, &arm, 0);
-  }
-  shown.left_out = set.arms.size() - shown.rows.size();
-  return shown;
-}
-
-ShownArms shown_arms(const std::vector<NamedRuns>& groups) {
-  ShownArms shown;
-  std::vector<std::string> names;
-  for (const NamedRuns& group : groups) {
-    shown.sides.push_back(group.name);
-    shown.sets.push_back(&group.set);
-    for (const RunArm& arm : group.set.arms) {
-      if (std::ranges::find(names, arm.name) == names.end()) names.push_back(arm.name);
-    }
-  }
-  for (const std::string& name : names) {
-    if (shown.rows.size() == most_rows) break;
-    shown.rows.push_back(name);
-    for (size_t side = 0; side < groups.size(); ++side) {
-      const std::vector<RunArm>& arms = groups[side].set.arms;
-      const auto found = std::ranges::find(arms, name, &RunArm::name);
-      if (found != arms.end()) add_arm(shown, name, &*found, side);
-    }
-  }
-  shown.left_out = names.size() - shown.rows.size();
-  return shown;
-}
-
-ShownArms shown_arms(const RunSet& base, const RunSet& next, const Comparison& comparison) {
-  ShownArms shown{.sides = {base_title(comparison.options), new_title(comparison.options)},
-                  .sets = {&base, &next}};
-  const std::vector<ArmPair> pairs = paired_arms(base, next);
+Chart difference_chart(const Comparison& comparison) {
+  Chart chart{.name = "difference", .title = "Difference"};
+  std::ostringstream csv = csv_with("position,row,verdict,difference,lower,upper,text");
+  std::vector<std::string> rows;
+  Counts counts;
+  double least = 100 * std::expm1(log_margin(comparison.options.rule));
+  double most = -least;
+  const bool several = comparison.options.metrics.size() > 1;
   for (const ComparisonRow& row : comparison.rows) {
-    if (row.metric != comparison.rows.front().metric || !row.since.empty()) continue;
-    const auto pair = std::ranges::find(pairs, row.arm, &ArmPair::name);
-    if (shown.rows.size() == most_rows || pair == pairs.end()) continue;
-    shown.rows.push_back(row.arm);
-    add_arm(shown, row.arm, pair->base, 0);
-    add_arm(shown, row.arm, pair->next, 1);
+    if (!row.difference_interval || rows.size() == most_rows) continue;
+    const Interval percent{100 * row.difference_interval->lower,
+                           std::min(1e6, 100 * row.difference_interval->upper)};
+    const std::string name = title_of(row) + (several ? " " + row.metric : "");
+    csv << rows.size() << ',' << quoted_label(name) << ',' << to_string(row.verdict) << ','
+        << 100 * *row.difference << ',' << percent.lower << ',' << percent.upper << ','
+        << signed_percent(*row.difference) << '\n';
+    rows.push_back(name);
+    counts.emplace_back(
+        name, std::to_string(row.base_side.runs) + "|" + std::to_string(row.new_side.runs));
+    least = std::min(least, percent.lower);
+    most = std::max(most, percent.upper);
   }
-  shown.left_out = pairs.size() - shown.rows.size();
-  return shown;
-}
-
-std::string labelled(const std::string& arm, const std::string& side) {
-  return side.empty() ? arm : arm + ", " + side;
-}
-
-std::string ShownArm::label() const {
-  const std::string label = labelled(name, side);
-  return kind == Kind::measured ? label : label + ", " + to_string(kind);
-}
-
-std::string left_out_text(size_t left_out) {
-  return left_out == 0 ? "" : " " + std::to_string(left_out) + " more are not shown.";
-}
-
-std::string counts_text(const std::vector<std::pair<std::string, std::string>>& counts) {
-  std::string text;
-  bool equal = true;
-  for (const auto& [name, count] : counts) {
-    equal &= count == counts.front().second;
-    text += (text.empty() ? "" : ", ") + name + " " + count;
-  }
-  if (counts.empty()) return "";
-  return equal ? " n = " + counts.front().second + "." : " n: " + text + ".";
-}
-
-const Run* typical_run(const RunArm& arm, bool (*has)(const Run& run)) {
-  std::vector<const Run*> runs;
-  for (const SetRun& run : arm.runs) {
-    const bool counts = run.run.status == Status::complete && run.run.throughput;
-    if (counts && !run.run.ranks.empty() && has(run.run)) runs.push_back(&run.run);
-  }
-  if (runs.empty()) return nullptr;
-  const auto middle = runs.begin() + static_cast<std::ptrdiff_t>((runs.size() - 1) / 2);
-  std::nth_element(runs.begin(), middle, runs.end(),
-                   [](const Run* a, const Run* b) { return *a->throughput < *b->throughput; });
-  return *middle;
-}
-
-std::span<const double> window_steps(const Run& run) {
-  if (!run.window) return {};
-  std::span<const double> slowest;
-  double longest = -1;
-  for (size_t i = 0; i < run.ranks.size(); ++i) {
-    const std::span<const double> steps = window_steps(run, i);
-    if (steps.empty()) continue;
-    const double mean =
-        std::accumulate(steps.begin(), steps.end(), 0.0) / static_cast<double>(steps.size());
-    if (mean > longest) {
-      longest = mean;
-      slowest = steps;
-    }
-  }
-  return slowest;
+  if (rows.empty())
+    return missing_chart(chart, "no row has an interval, which takes 2 runs a side that vary");
+  const double space = 0.08 * (most - least);
+  const DecisionRule& rule = comparison.options.rule;
+  chart.caption = "Difference of the geometric means, with the " +
+                  plain_percent(1 - 2 * rule.alpha) +
+                  " interval that the verdict rests on; grey: the margin of " +
+                  plain_percent(rule.margin) + "." + counts_text(counts);
+  chart.csv = csv.str();
+  chart.script = difference_script(comparison, rows, least - space, most + space);
+  return chart;
 }
 
 std::vector<Chart> charts_of(const GroupedRuns& runs) {
   std::vector<Chart> charts;
   if (shares_a_device(runs.all)) charts = fraction_charts(runs.all);
   for (Chart& chart : grid_charts(runs.all)) charts.push_back(std::move(chart));
-  add_charts_of_runs(charts, runs.groups.empty() ? shown_arms(runs.all) : shown_arms(runs.groups));
+  add_charts_of_runs(charts, shown_arms(runs));
   return charts;
 }
 

@@ -3,6 +3,7 @@
 
 #include <sstream>
 
+#include "reports/formats/comparison_json.h"
 #include "reports/formats/comparison_text.h"
 #include "tests/support/made_up_machine.h"
 #include "tests/support/made_up_runs.h"

@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "reports/compare/builds.h"
+#include "reports/formats/comparison_json.h"
 #include "reports/formats/comparison_text.h"
 #include "tests/support/made_up_runs.h"
 

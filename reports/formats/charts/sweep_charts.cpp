@@ -1,13 +1,16 @@
+#include "reports/formats/charts/sweep_charts.h"
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <set>
 
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/grid_curves.h"
-#include "reports/formats/charts/chart.h"
-#include "reports/formats/charts/charts.h"
+#include "reports/document/metric.h"
+#include "reports/formats/charts/shown_arms.h"
 #include "reports/sharing/arm_figures.h"
-#include "reports/text/text.h"
+#include "reports/sharing/fractions.h"
 
 namespace nearmetal {
 namespace {
@@ -150,12 +153,8 @@ std::string plots_of(const std::vector<PlacedPoint>& points, const std::vector<G
     const std::string rows = rows_of(points, i);
     if (rows.empty()) continue;
     const CurvePoint& first = curves[i].points.front();
-    // Vectors draw the whiskers: gnuplot's own come with a white spot behind each point.
-    plots += (plots.empty() ? "" : ", \\\n  ") + rows +
-             " using 'position':'lower':(0):(drawn(column('upper')) - column('lower')) with "
-             "vectors heads "
-             "size screen 0.01,90 lw 1.5 lc rgb '" +
-             colour(i) + "' notitle, \\\n  " + rows + " using 'position':'value' with " +
+    plots += (plots.empty() ? "" : ", \\\n  ") + whiskers(rows, "'position'", colour(i)) +
+             ", \\\n  " + rows + " using 'position':'value' with " +
              (first.number ? "linespoints " : "points ") +
              point(first.arm->runs.front().kind, colour(i)) +
              (curves[i].others.empty() ? " notitle" : " title " + quoted_label(curves[i].others));
@@ -209,7 +208,7 @@ Chart curve_chart(std::vector<GridCurve> curves, const FigureOverSettings& shown
   const size_t left_out = curves.size() > most_curves ? curves.size() - most_curves : 0;
   curves.resize(curves.size() - left_out);
   std::vector<std::string> values;
-  std::vector<std::pair<std::string, std::string>> counts;
+  Counts counts;
   for (const GridCurve& curve : curves) {
     for (const CurvePoint& point : curve.points) {
       if (std::ranges::find(values, point.value) == values.end()) values.push_back(point.value);
@@ -233,7 +232,135 @@ Chart curve_chart(std::vector<GridCurve> curves, const FigureOverSettings& shown
   return chart;
 }
 
+struct FigureOfArm {
+  std::string name;  // empty where it is the only one
+  std::function<Maybe<SpeedRatio>(const FractionPoint& point)> value_of;
+};
+
+// A chart of bars for each arm, all of them ratios: 1 is marked.
+struct Question {
+  Chart chart;  // name, title and caption
+  const char* axis;
+  const char* missing;               // what to say where no arm has a figure
+  std::vector<FigureOfArm> figures;  // bars of an arm
+};
+
+// A row for each arm that has one of the figures.
+Chart answered(Question question, const std::vector<FractionPoint>& points) {
+  Chart& chart = question.chart;
+  chart.table.columns = {{"arm"}};
+  Bars bars{.axis = question.axis, .line = 1};
+  for (const FigureOfArm& figure : question.figures) {
+    chart.table.columns.push_back({figure.name.empty() ? question.axis : figure.name, true});
+    bars.sides.emplace_back(figure.name);
+  }
+  chart.table.columns.push_back({"n", true});
+  Counts counts;
+  size_t left_out = 0;
+  for (const FractionPoint& point : points) {
+    std::vector<std::string> cells = {point.arm};
+    const size_t before = bars.bars.size();
+    for (size_t side = 0; side < question.figures.size(); ++side) {
+      const Maybe<SpeedRatio> value = question.figures[side].value_of(point);
+      cells.push_back(value ? significant(value->value) : "-");
+      if (!value) continue;
+      bars.bars.push_back(
+          {point.arm, bars.rows.size(), side, Kind::measured, value->value, value->interval, {}});
+    }
+    if (bars.bars.size() == before) continue;
+    if (bars.rows.size() == most_rows) {
+      bars.bars.resize(before);
+      ++left_out;
+      continue;
+    }
+    bars.rows.push_back(point.arm);
+    counts.emplace_back(point.arm, std::to_string(point.runs));
+    cells.push_back(counts.back().second);
+    chart.table.rows.push_back(cells);
+  }
+  chart.caption += counts_text(counts) + left_out_text(left_out);
+  return bar_chart(std::move(chart), bars, question.missing);
+}
+
+std::vector<Question> questions(const DeviceWords& device) {
+  return {
+      {{.name = "sharing",
+        .title = "What does sharing gain?",
+        .caption =
+            "Throughput of all jobs (weighted speedup, if they are unlike) over that of as many "
+            "one after another, and in time slices; whiskers: 95 % interval."},
+       "times as fast",
+       "no jobs ran one after another or in time slices",
+       {{"against one after another", &FractionPoint::of_serial},
+        {"against time slices", &FractionPoint::of_timeslice}}},
+      {{.name = "slowdown",
+        .title = "What does it cost a job?",
+        .caption = std::string("How many times as long a job takes as alone on ") + device.whole +
+                   ", and as alone on the same share, which is what its neighbours cost; whiskers: "
+                   "95 % interval."},
+       "times as long",
+       "no job ran alone",
+       {{std::string("against alone on ") + device.name, &FractionPoint::slowdown},
+        {"against alone on the share", &FractionPoint::interference}}},
+  };
+}
+
+// "job 2: resnet18 forward", or without its task where that is not the same in all arms.
+std::string name_of_job(const std::vector<FractionPoint>& points, size_t job) {
+  std::set<std::string> tasks;
+  for (const FractionPoint& point : points) {
+    if (job < point.unlike_jobs.size()) tasks.insert(point.unlike_jobs[job].task);
+  }
+  return "job " + std::to_string(job + 1) + (tasks.size() == 1 ? ": " + *tasks.begin() : "");
+}
+
+FigureOfArm progress_of_job(const std::vector<FractionPoint>& points, size_t job) {
+  return {name_of_job(points, job), [job](const FractionPoint& point) -> Maybe<SpeedRatio> {
+            if (job >= point.unlike_jobs.size()) return Unknown{"there is no such job"};
+            return point.unlike_jobs[job].of_alone;
+          }};
+}
+
+// Each of unlike jobs beside itself alone, and the sum of that, where throughputs do not add.
+std::vector<Question> questions_of_unlike_jobs(const std::vector<FractionPoint>& points,
+                                               const DeviceWords& device) {
+  size_t most_jobs = 0;
+  for (const FractionPoint& point : points) {
+    most_jobs = std::max(most_jobs, point.unlike_jobs.size());
+  }
+  if (most_jobs == 0) return {};
+  Question each{{.name = "progress",
+                 .title = "How fast is each job?",
+                 .caption = std::string("Speed of each job over its speed alone on ") +
+                            device.whole + "; whiskers: 95 % interval."},
+                "times as fast as alone",
+                "no such job ran alone",
+                {}};
+  for (size_t job = 0; job < most_jobs; ++job) {
+    each.figures.push_back(progress_of_job(points, job));
+  }
+  Question all{{.name = "weighted_speedup",
+                .title = "How much work gets done?",
+                .caption = std::string("Weighted speedup: the sum over jobs of each one's speed "
+                                       "over its speed alone on ") +
+                           device.whole + "; one after another gives 1; whiskers: 95 % interval."},
+               "weighted speedup",
+               "no such job ran alone",
+               {{"", &FractionPoint::weighted_speedup}}};
+  return {std::move(all), std::move(each)};
+}
+
 }  // namespace
+
+std::vector<Chart> fraction_charts(const RunSet& set) {
+  const std::vector<FractionPoint> points = fractions_of(set);
+  const DeviceWords& device = device_words_of(set);
+  std::vector<Chart> charts;
+  for (const auto& asked : {questions_of_unlike_jobs(points, device), questions(device)}) {
+    for (const Question& question : asked) charts.push_back(answered(question, points));
+  }
+  return charts;
+}
 
 std::vector<Chart> grid_charts(const RunSet& set) {
   const std::vector<GridCurve> all = grid_curves(set);

@@ -1,0 +1,18 @@
+// What sweeps alone have: jobs that share a GPU, and grids of settings.
+#pragma once
+
+#include <vector>
+
+#include "reports/compare/run_set.h"
+#include "reports/formats/charts/chart.h"
+
+namespace nearmetal {
+
+/// Where jobs share a GPU, what that gains, and what it costs each.
+std::vector<Chart> fraction_charts(const RunSet& set);
+
+/// Charts of a sweep with a grid, for each setting of several values: throughput, samples for a
+/// joule and memory over it, a curve for each combination of the others.
+std::vector<Chart> grid_charts(const RunSet& set);
+
+}  // namespace nearmetal
