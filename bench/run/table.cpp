@@ -153,9 +153,8 @@ std::string nccl_text(const NcclChoices& choices) {
   std::vector<std::string> texts;
   for (const SumChoice& sum : choices.sums) {
     const std::string operation = sum.operation == "allreduce" ? "" : sum.operation + " by ";
-    const std::string text =
-        operation + sum.algorithm + " " + sum.protocol + " on " + counted(sum.channels, "channel");
-    if (std::ranges::find(texts, text) == texts.end()) texts.push_back(text);
+    add_new(texts, operation + sum.algorithm + " " + sum.protocol + " on " +
+                       counted(sum.channels, "channel"));
   }
   texts.insert(texts.end(), choices.transports.begin(), choices.transports.end());
   return joined(texts);
@@ -165,9 +164,7 @@ std::string nccl_text(const NcclChoices& choices) {
 std::string types_of(const std::vector<Bucket>& buckets) {
   std::vector<std::string> types;
   for (const Bucket& bucket : buckets) {
-    if (!bucket.type) continue;
-    const std::string type = to_string(*bucket.type);
-    if (std::ranges::find(types, type) == types.end()) types.push_back(type);
+    if (bucket.type) add_new(types, to_string(*bucket.type));
   }
   return joined(types, " and ");
 }
@@ -234,6 +231,11 @@ void print_memory_and_set_up(Lines& lines, const Run& run) {
                            significant(longest->prepare_seconds, 3) + " s preparing)");
 }
 
+// For a cell; what took no time, or moved or computed nothing, has none.
+std::string rate_text(double amount, double seconds, double scale) {
+  return amount > 0 && seconds > 0 ? significant(scale * amount / seconds, 3) : "-";
+}
+
 void print_below(std::ostream& out, const char* title, const TextTable& table) {
   out << '\n';
   print_line(out, title);
@@ -272,9 +274,6 @@ void print_profile(std::ostream& out, const StepProfile& profile) {
                    {"TFLOP/s", true, true},
                    {"GB/s", true, true},
                    {"implementation"}};
-  const auto rate = [](double amount, double seconds, double scale) {
-    return amount > 0 && seconds > 0 ? significant(scale * amount / seconds, 3) : std::string("-");
-  };
   const auto floor = [&](const ProfileEntry& entry) {
     if (!profile.roofline_seconds) return std::string("-");
     const Ceilings ceilings{*profile.copy_bytes_per_second, *profile.matrix_flops_per_second,
@@ -285,8 +284,8 @@ void print_profile(std::ostream& out, const StepProfile& profile) {
   for (const ProfileEntry& entry : profile.entries) {
     table.rows.push_back({entry.name, to_string(entry.phase), fixed(1e3 * entry.seconds, 3),
                           fixed(100 * entry.seconds / profile.step_seconds, 2), floor(entry),
-                          rate(entry.flops, entry.seconds, 1e-12),
-                          rate(entry.bytes, entry.seconds, 1e-9), entry.implementation});
+                          rate_text(entry.flops, entry.seconds, 1e-12),
+                          rate_text(entry.bytes, entry.seconds, 1e-9), entry.implementation});
   }
   print_below(out, "Where the step goes, each part timed alone", table);
   Lines lines(out, false);
@@ -307,19 +306,13 @@ void print_probes(std::ostream& out, const RankProbes& probed) {
   TextTable table;
   table.columns = {{"probe"},      {"median us", true}, {"mean us", true}, {"p99 us", true},
                    {"GB/s", true}, {"TFLOP/s", true},   {"one run"}};
-  const auto microseconds = [](const Maybe<double>& seconds) {
-    return seconds ? significant(1e6 * *seconds) : std::string("-");
-  };
   for (const ProbeTime& probe : probed.probes) {
-    const auto rate = [&](double amount, double scale) {
-      return probe.median_seconds && amount > 0
-                 ? significant(scale * amount / *probe.median_seconds, 3)
-                 : std::string("-");
-    };
-    table.rows.push_back({probe.name, microseconds(probe.median_seconds),
-                          microseconds(probe.mean_seconds), microseconds(probe.p99_seconds),
-                          rate(probe.bytes, 1e-9), rate(probe.flops, 1e-12),
-                          probe.median_seconds ? probe.work : probe.median_seconds.reason});
+    const double seconds = probe.median_seconds ? *probe.median_seconds : 0;
+    table.rows.push_back(
+        {probe.name, significant_or_dash(probe.median_seconds, 1e6),
+         significant_or_dash(probe.mean_seconds, 1e6), significant_or_dash(probe.p99_seconds, 1e6),
+         rate_text(probe.bytes, seconds, 1e-9), rate_text(probe.flops, seconds, 1e-12),
+         probe.median_seconds ? probe.work : probe.median_seconds.reason});
   }
   print_below(out, "Probes of this machine, timed right after the window", table);
 }

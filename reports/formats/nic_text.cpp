@@ -14,11 +14,6 @@ constexpr const char* legend_of_distances =
     "host bridges of one NUMA node; SYS: those of two. GDR: the NIC can read and write the GPU's "
     "memory (GPUDirect RDMA); -: what it sends goes through the host's memory; ?: not known.";
 
-template <class T>
-void add_new(std::vector<T>& values, const T& value) {
-  if (std::ranges::find(values, value) == values.end()) values.push_back(value);
-}
-
 std::string text_of(const Maybe<std::string>& value) { return value.value.value_or("?"); }
 
 // "H100 80GB HBM3 1B:00.0"

@@ -54,6 +54,12 @@ std::string arms_text(const std::vector<std::string>& arms) {
   return arms.size() == 1 ? arms.front() : counted(std::ssize(arms), "arm");
 }
 
+using ArmsByText = std::map<std::string, std::vector<std::string>>;
+
+void add_lines(std::vector<std::string>& lines, const ArmsByText& arms) {
+  for (const auto& [text, names] : arms) lines.push_back(arms_text(names) + ": " + text);
+}
+
 // Adds each reason why runs are missing from means, once.
 void add_left_out(std::vector<std::string>& lines, const RunSet& set) {
   using Key = std::pair<std::string, std::string>;  // what they lack, and why
@@ -84,19 +90,18 @@ std::string hosts_of(const RunSet& set, const Run& run) {
 
 // Arms whose runs are of other machines, each of which would have a mean of its own.
 void add_mixed_machines(std::vector<std::string>& lines, const RunSet& set) {
-  std::map<std::string, std::vector<std::string>> arms;  // by their hosts
+  ArmsByText arms;
   for (const RunArm& arm : set.arms) {
     std::set<std::string> hosts;
     for (const SetRun& run : arm.runs) hosts.insert(hosts_of(set, run.run));
     hosts.erase("");
-    if (hosts.size() > 1) {
-      arms[shortened(joined({hosts.begin(), hosts.end()}))].push_back(arm.name);
-    }
+    if (hosts.size() < 2) continue;
+    arms["runs of several machines in one mean (" +
+         shortened(joined({hosts.begin(), hosts.end()})) +
+         "); `report NAME=FILE...` holds machines apart"]
+        .push_back(arm.name);
   }
-  for (const auto& [hosts, names] : arms) {
-    lines.push_back(arms_text(names) + ": runs of several machines in one mean (" + hosts +
-                    "); `report NAME=FILE...` holds machines apart");
-  }
+  add_lines(lines, arms);
 }
 
 std::vector<Tool> builds_of(const RunArm& arm) {
@@ -109,7 +114,7 @@ std::vector<Tool> builds_of(const RunArm& arm) {
 
 // Adds where a mean or a speedup is of several builds, so that it may tell of them, too.
 void add_mixed_builds(std::vector<std::string>& lines, const RunSet& set) {
-  std::map<std::string, std::vector<std::string>> arms;  // by what is said of them
+  ArmsByText arms;
   for (const RunArm& arm : set.arms) {
     const std::vector<Tool> builds = builds_of(arm);
     if (builds.size() < 2) continue;
@@ -126,16 +131,16 @@ void add_mixed_builds(std::vector<std::string>& lines, const RunSet& set) {
          builds_text(own, reference) + " | " + builds_text(reference, own) + ")"]
         .push_back(point.arm);
   }
-  for (const auto& [text, names] : arms) lines.push_back(arms_text(names) + ": " + text);
+  add_lines(lines, arms);
 }
 
 // The sources that imported results rest on.
 void add_derivations(std::vector<std::string>& lines, const RunSet& set) {
-  std::map<std::string, std::vector<std::string>> arms;
+  ArmsByText arms;
   for (const RunArm& arm : set.arms) {
-    if (is_imported(arm)) arms[arm.runs.front().derived].push_back(arm.name);
+    if (is_imported(arm)) arms["imported, " + arm.runs.front().derived].push_back(arm.name);
   }
-  for (const auto& [text, names] : arms) lines.push_back(arms_text(names) + ": imported, " + text);
+  add_lines(lines, arms);
 }
 
 struct RunOfArm {
@@ -189,10 +194,7 @@ Facts facts_of_keys(const RunSet& set) {
       for (const KeyField& field : run.key) {
         auto known = std::ranges::find(facts, field.name, &decltype(facts)::value_type::first);
         if (known == facts.end()) known = facts.insert(known, {field.name, {}});
-        std::vector<std::string>& values = known->second;
-        if (std::ranges::find(values, field.value) == values.end()) {
-          values.push_back(field.value);
-        }
+        add_new(known->second, field.value);
       }
     }
   }

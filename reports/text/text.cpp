@@ -64,6 +64,10 @@ std::string significant(double value, int digits) {
   return text.str();
 }
 
+std::string significant_or_dash(const Maybe<double>& value, double scale, int digits) {
+  return value ? significant(scale * *value, digits) : "-";
+}
+
 std::string fixed(double value, int decimals) {
   std::ostringstream text;
   text << std::fixed << std::setprecision(decimals) << value;
@@ -145,6 +149,10 @@ std::string joined(const std::vector<std::string>& words, const std::string& sep
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : separator) + word;
   return text;
+}
+
+void add_new(std::vector<std::string>& values, const std::string& value) {
+  if (std::ranges::find(values, value) == values.end()) values.push_back(value);
 }
 
 std::string replaced(std::string text, const std::string& what, const std::string& with) {

@@ -16,6 +16,9 @@ namespace nearmetal {
 /// "7.500e+37".
 std::string significant(double value, int digits = 4);
 
+/// The same of a value times `scale`, or "-" where it is not known.
+std::string significant_or_dash(const Maybe<double>& value, double scale = 1, int digits = 4);
+
 std::string fixed(double value, int decimals);
 
 /// The value with at most so many significant digits, and no zeros behind them.
@@ -51,6 +54,9 @@ std::string counted(int64_t count, const std::string& noun);
 std::string lower_case(std::string text);  // of ASCII
 
 std::string joined(const std::vector<std::string>& words, const std::string& separator = ", ");
+
+/// Adds a value that is not among them.
+void add_new(std::vector<std::string>& values, const std::string& value);
 
 /// `text` with each `what` in it replaced.
 std::string replaced(std::string text, const std::string& what, const std::string& with);

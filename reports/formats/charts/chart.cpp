@@ -55,7 +55,7 @@ std::string filled(const std::string& style, const std::string& colour) {
   return "fs " + style + " border lc rgb '" + colour + "' lc rgb '" + colour + "'";
 }
 
-std::pair<double, bool> axis_end_of(const Bars& bars) {
+AxisEnd axis_end_of(const Bars& bars) {
   double value = bars.line.value_or(0), whisker = 0;
   for (const Bar& bar : bars.bars) {
     value = std::max(value, bar.value);
@@ -67,7 +67,7 @@ std::pair<double, bool> axis_end_of(const Bars& bars) {
 
 // Bars of a row stand beside each other, one for each side.
 std::string csv_of(const Bars& bars) {
-  const double end = axis_end_of(bars).first;
+  const double end = axis_end_of(bars).value;
   std::ostringstream csv =
       csv_with("position,half_height,label,side,kind,mark,value,lower,upper,text");
   const double half_height = 0.38 / static_cast<double>(bars.sides.size());
@@ -104,17 +104,16 @@ std::string script_of(const Bars& bars) {
              fill(kind, colour(side)) + " title '" + name + (name.empty() ? "" : ", ") +
              to_string(kind) + "', \\\n  ";
   }
-  const auto [end, cuts] = axis_end_of(bars);
-  constexpr int key_line_height = 20;
+  const AxisEnd end = axis_end_of(bars);
+  constexpr int key_height = 20;
   return chart_head(height_of_rows(bars.rows.size() * (bars.sides.size() + 1) / 2) +
-                    key_line_height * static_cast<int>(looks.size()) +
-                    (cuts ? height_of_note : 0)) +
-         row_axis(bars.rows) + "set xrange [0:" + plain_number((1 + room_of_value) * end) +
-         "]\nset xtics " + plain_number(tick_step(end, most_ticks(end))) + "\nset xlabel '" +
-         bars.axis +
-         "'\nset grid xtics ls 1\nset key on above right horizontal Left reverse samplen 1.5\n" +
-         (bars.line ? line_at(*bars.line) : "") + (cuts ? cut_note : "") +
-         definition_of_drawn(end) + "plot " + plots +
+                        key_height * static_cast<int>(looks.size()),
+                    end) +
+         row_axis(bars.rows) +
+         axis('x', 0, (1 + room_of_value) * end.value, tick_step(end.value, most_ticks(end.value)),
+              bars.axis) +
+         "set grid xtics ls 1\nset key on above right horizontal Left reverse samplen 1.5\n" +
+         (bars.line ? line_at(*bars.line) : "") + "plot " + plots +
          "$data using (strcol('mark') eq 'bar' && column('upper') > column('lower') ? "
          "column('value') : NaN):'position':'lower':(drawn(column('upper'))) with xerrorbars pt 0 "
          "lw 1.5 "
@@ -217,30 +216,43 @@ int most_ticks(double largest) {
       std::clamp<size_t>(characters / (plain_number(std::floor(largest)).size() + 3), 3, 6));
 }
 
-std::pair<double, bool> axis_end(double largest_value, double largest_whisker) {
+AxisEnd axis_end(double largest_value, double largest_whisker) {
   const double most = 2 * largest_value;
   if (most > 0 && largest_whisker > most) return {most, true};
   return {std::max(largest_value, largest_whisker), false};
 }
 
-std::string definition_of_drawn(double axis_end) {
-  const std::string most = plain_number(2 * axis_end);
-  return "drawn(x) = x > " + most + " ? " + most + " : x\n";
+// Lines that end millions of axes away are left out by gnuplot.
+std::string chart_head(int height, const AxisEnd& end) {
+  constexpr int height_of_note = 24;
+  const std::string most = plain_number(2 * end.value);
+  return chart_head(height + (end.cuts ? height_of_note : 0)) +
+         (end.cuts ? "set title 'whiskers are cut: see the table' font ',12'\n" : "") +
+         "drawn(x) = x > " + most + " ? " + most + " : x\n";
+}
+
+std::string axis(char name, double begin, double end, double tick, const std::string& title) {
+  const std::string set = std::string("set ") + name;
+  return set + "range [" + plain_number(begin) + ":" + plain_number(end) + "]\n" + set + "tics " +
+         plain_number(tick) + "\n" + set + "label '" + title + "'\n";
 }
 
 std::string left_out_text(size_t left_out) {
   return left_out == 0 ? "" : " " + std::to_string(left_out) + " more are not shown.";
 }
 
-std::string counts_text(const Counts& counts) {
+std::string counts_text(const TextTable& table, const std::string& column) {
+  const auto place = std::ranges::find(table.columns, column, &TextTable::Column::title);
+  const auto index = static_cast<size_t>(place - table.columns.begin());
+  const std::string unit = column == "n" ? "" : " " + column;
   std::string text;
-  bool equal = true;
-  for (const auto& [name, count] : counts) {
-    equal &= count == counts.front().second;
-    text += (text.empty() ? "" : ", ") + name + " " + count;
+  std::set<std::string> counts;
+  for (const auto& row : table.rows) {
+    counts.insert(row.at(index) + unit);
+    text += (text.empty() ? "" : ", ") + row.front() + " " + row.at(index) + unit;
   }
   if (counts.empty()) return "";
-  return equal ? " n = " + counts.front().second + "." : " n: " + text + ".";
+  return counts.size() == 1 ? " n = " + *counts.begin() + "." : " n: " + text + ".";
 }
 
 Chart bar_chart(Chart chart, const Bars& bars, const std::string& missing) {

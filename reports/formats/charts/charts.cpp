@@ -29,11 +29,10 @@ std::string difference_script(const Comparison& comparison, const std::vector<st
   const std::string lower = plain_number(100 * std::expm1(margin));
   const std::string upper = plain_number(100 * std::expm1(-margin));
   std::string script =
-      chart_head(height_of_rows(rows.size())) + row_axis(rows) + "set xrange [" +
-      plain_number(least) + ":" + plain_number(most) + "]\n" + "set xtics " +
-      plain_number(tick_step(most - least, 6)) +
-      "\nset xlabel 'difference, %'\nset grid xtics ls 1\n" + "set object 1 rectangle from first " +
-      lower + ", graph 0 to first " + upper +
+      chart_head(height_of_rows(rows.size())) + row_axis(rows) +
+      axis('x', least, most, tick_step(most - least, 6), "difference, %") +
+      "set grid xtics ls 1\nset object 1 rectangle from first " + lower + ", graph 0 to first " +
+      upper +
       ", graph 1 fs solid 0.25 noborder fc rgb '#888888' behind\n"
       "set arrow 1 from first 0, graph 0 to first 0, graph 1 nohead lw 1 lc rgb 'black'\nplot ";
   for (const Verdict verdict :
@@ -63,7 +62,7 @@ Chart difference_chart(const Comparison& comparison) {
   Chart chart{.name = "difference", .title = "Difference"};
   std::ostringstream csv = csv_with("position,row,verdict,difference,lower,upper,text");
   std::vector<std::string> rows;
-  Counts counts;
+  TextTable counts{{{"row"}, {"n"}}, {}};
   double least = 100 * std::expm1(log_margin(comparison.options.rule));
   double most = -least;
   const bool several = comparison.options.metrics.size() > 1;
@@ -76,8 +75,8 @@ Chart difference_chart(const Comparison& comparison) {
         << 100 * *row.difference << ',' << percent.lower << ',' << percent.upper << ','
         << signed_percent(*row.difference) << '\n';
     rows.push_back(name);
-    counts.emplace_back(
-        name, std::to_string(row.base_side.runs) + "|" + std::to_string(row.new_side.runs));
+    counts.rows.push_back(
+        {name, std::to_string(row.base_side.runs) + "|" + std::to_string(row.new_side.runs)});
     least = std::min(least, percent.lower);
     most = std::max(most, percent.upper);
   }

@@ -48,15 +48,13 @@ void describe(Chart& chart, const std::vector<ShownPoint>& points, const char* f
   chart.table.columns = {{"arm"},     {"ranks", true},
                          {"against"}, {std::string(figure) + " [95 %]", true},
                          {"n", true}, {"scaling, batch"}};
-  Counts counts;
   for (const auto& [point, side, label] : points) {
-    counts.emplace_back(label, std::to_string(point.runs));
     chart.table.rows.push_back(
         {label, std::to_string(point.ranks), point.against,
          point.is_reference() ? "-" : estimate_text(point.*value, point.*interval, scale),
-         counts.back().second, scaling_text(point)});
+         std::to_string(point.runs), scaling_text(point)});
   }
-  chart.caption += counts_text(counts);
+  chart.caption += counts_text(chart.table);
 }
 
 // Points of equal ranks stand side by side, as those of equal height would hide each other: how far
@@ -95,29 +93,21 @@ std::string title_of(const ShownPoint& shown) {
 }
 
 std::string script_of(const std::vector<ShownPoint>& points) {
-  int64_t most_ranks = 0;
-  double largest = 0, largest_whisker = 0;
+  double most_ranks = 0, largest = 0, largest_whisker = 0;
   for (const auto& [point, side, label] : points) {
-    most_ranks = std::max(most_ranks, point.ranks);
+    most_ranks = std::max(most_ranks, static_cast<double>(point.ranks));
     largest = std::max(largest, point.speedup);
     largest_whisker = std::max(largest_whisker, whisker_of(point).upper);
   }
-  const double most = 1.08 * static_cast<double>(most_ranks);
-  const auto [end, cuts] = axis_end(std::max(most, largest), largest_whisker);
-  constexpr int key_line_height = 18;
-  std::string script = chart_head(320 + key_line_height * static_cast<int>(points.size()) +
-                                  (cuts ? height_of_note : 0)) +
-                       "set xrange [0:" + plain_number(most) +
-                       "]\nset yrange [0:" + (cuts ? plain_number(end) : "*") + "]\nset ytics " +
-                       plain_number(tick_step(end, 8)) +
-                       "\nset xlabel 'ranks'\nset ylabel 'speedup'\nset grid ls 1\n"
-                       "set key on above vertical maxcols 1 Left reverse samplen 1.5\n" +
-                       (most_ranks <= 16 ? "set xtics 1\n" : "") + (cuts ? cut_note : "") +
-                       definition_of_drawn(end) +
+  const double most = 1.08 * most_ranks;
+  const AxisEnd end = axis_end(std::max(most, largest), largest_whisker);
+  std::string script = chart_head(320 + key_line_height * static_cast<int>(points.size()), end) +
+                       axis('x', 0, most, std::max(1.0, tick_step(most_ranks, 16)), "ranks") +
+                       axis('y', 0, 1.05 * end.value, tick_step(end.value, 8), "speedup") +
+                       "set grid ls 1\n" + key_above +
                        "plot x with lines dt 2 lw 1.5 lc rgb 'black' title 'ideal'";
-  const std::string ranks = "(column('ranks') + " +
-                            plain_number(0.025 * static_cast<double>(most_ranks)) +
-                            " * column('beside'))";
+  const std::string ranks =
+      "(column('ranks') + " + plain_number(0.025 * most_ranks) + " * column('beside'))";
   for (size_t i = 0; i < points.size(); ++i) {
     const std::string row = "$data every ::" + std::to_string(i) + "::" + std::to_string(i);
     script += ", \\\n  " + whiskers(row, ranks, colour(i)) + ", \\\n  " + row + " using " + ranks +
@@ -138,20 +128,18 @@ Chart throughput_chart(const ShownArms& shown) {
   chart.table.columns = {
       {"arm"}, {std::string(words.rate) + " [95 %]", true}, {"n", true}, {"kind"}};
   Bars bars{.rows = shown.rows, .sides = shown.sides, .axis = words.rate};
-  Counts counts;
   for (const ShownArm& arm : shown.arms) {
     const Metric& metric = throughput_metric(unit_of(*arm.arm));
     const SideSummary side = summary_of_arm(*arm.arm, metric);
     if (!side.geometric_mean) continue;
     bars.bars.push_back({arm.label(), arm.row, arm.side_index, arm.kind, *side.geometric_mean,
                          side.interval, complete_values(*arm.arm, metric)});
-    counts.emplace_back(arm.label(), std::to_string(side.runs));
     chart.table.rows.push_back(
-        {arm.label(), mean_text(side, metric), counts.back().second, to_string(arm.kind)});
+        {arm.label(), mean_text(side, metric), std::to_string(side.runs), to_string(arm.kind)});
   }
   chart.caption =
       "Geometric mean of runs; whiskers: its 95 % interval, none for one run; circles: runs." +
-      counts_text(counts) + left_out_text(shown.left_out);
+      counts_text(chart.table) + left_out_text(shown.left_out);
   return bar_chart(std::move(chart), bars, "no run is complete");
 }
 

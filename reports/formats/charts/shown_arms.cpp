@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "reports/document/metric.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
@@ -23,9 +24,7 @@ ShownArms arms_of(const Sides& sides) {
   for (const auto& [name, set] : sides) {
     shown.sides.push_back(name);
     shown.sets.push_back(set);
-    for (const RunArm& arm : set->arms) {
-      if (std::ranges::find(names, arm.name) == names.end()) names.push_back(arm.name);
-    }
+    for (const RunArm& arm : set->arms) add_new(names, arm.name);
   }
   for (const std::string& name : names) {
     if (shown.rows.size() == most_rows) break;

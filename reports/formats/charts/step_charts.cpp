@@ -57,13 +57,9 @@ Chart chart_of(const StepsOfArms& all, const char* name, const char* title,
   if (all.shown.empty()) {
     return missing_chart(chart, "no arm has a complete run with its step times");
   }
-  Counts counts;
-  for (const Steps& steps : all.shown) {
-    counts.emplace_back(steps.label, std::to_string(steps.seconds.size()) + " steps");
-  }
-  chart.caption = caption + " Slowest rank of the run with the median throughput." +
-                  counts_text(counts) + left_out_text(all.left_out);
   chart.table = table_of(all.shown);
+  chart.caption = caption + " Slowest rank of the run with the median throughput." +
+                  counts_text(chart.table, "steps") + left_out_text(all.left_out);
   return chart;
 }
 
@@ -91,12 +87,10 @@ std::string strip_script(const std::vector<Steps>& all) {
     most = std::max(most, *std::ranges::max_element(steps.seconds));
     longest = std::max(longest, static_cast<double>(steps.seconds.size()));
   }
-  script += "set yrange [0:" + plain_number(1.1 * milliseconds * most) +
-            "]\nset xrange [0:" + plain_number(longest) + "]\nset xtics " +
-            plain_number(tick_step(longest, most_ticks(longest))) +
-            "\nset ylabel 'ms'\nset grid ytics ls 1\nset ytics " +
-            plain_number(tick_step(milliseconds * most, 3)) +
-            "\nset lmargin 11\nset rmargin 2\nset tmargin 1.6\nset bmargin 2\nset multiplot\n";
+  script += axis('x', 0, longest, tick_step(longest, most_ticks(longest)), "") +
+            axis('y', 0, 1.1 * milliseconds * most, tick_step(milliseconds * most, 3), "ms") +
+            "set grid ytics ls 1\nset lmargin 11\nset rmargin 2\nset tmargin 1.6\n"
+            "set bmargin 2\nset multiplot\n";
   for (size_t i = 0; i < all.size(); ++i) {
     const std::string index = std::to_string(i);
     script += "set origin 0, " + plain_number((panels - 1 - static_cast<double>(i)) / panels) +
@@ -120,13 +114,11 @@ std::string distribution_script(const std::vector<Steps>& all) {
   }
   if (least == most) most = least * 1.001;  // an axis has a length
   const double space = 0.03 * (most - least);
-  std::string script = chart_head(320 + 18 * static_cast<int>(all.size())) + "set xrange [" +
-                       plain_number(milliseconds * (least - space)) + ":" +
-                       plain_number(milliseconds * (most + space)) + "]\nset xtics " +
-                       plain_number(tick_step(milliseconds * (most - least), 4)) +
-                       "\nset xlabel 'step time, ms'\nset ylabel '% of the steps'\n"
-                       "set yrange [0:100]\nset grid ls 1\n"
-                       "set key on above vertical maxcols 1 Left reverse samplen 2\nplot ";
+  std::string script = chart_head(320 + key_line_height * static_cast<int>(all.size())) +
+                       axis('x', milliseconds * (least - space), milliseconds * (most + space),
+                            tick_step(milliseconds * (most - least), 4), "step time, ms") +
+                       axis('y', 0, 100, 20, "% of the steps") + "set grid ls 1\n" + key_above +
+                       "plot ";
   for (size_t i = 0; i < all.size(); ++i) {
     script += std::string(i > 0 ? ", \\\n  " : "") +
               "$data using (column('arm') == " + std::to_string(i) +

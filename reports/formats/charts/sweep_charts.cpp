@@ -18,91 +18,48 @@ namespace {
 constexpr size_t most_curves = 8;  // as there are colours
 constexpr size_t most_labels = 8;  // along an axis
 
-struct Figure {
-  double value = 0;
-  Maybe<Interval> interval{};
-};
-
-struct FigureOverSettings {
-  std::string name;   // of files
-  std::string title;  // "Throughput"
-  std::string axis;
-  std::string caption;
-  const char* missing;  // what to say where no arm has it
-  bool marks_knee = false;
-  std::function<Maybe<Figure>(const RunArm& arm)> value_of;
-};
-
 struct PlacedPoint {
   size_t curve = 0;
   const CurvePoint* point = nullptr;
   double position = 0;
-  Figure figure{};
+  SideSummary side{};
   bool is_knee = false;
 };
-
-Maybe<Figure> throughput_of(const RunArm& arm) {
-  const SideSummary side = summary_of_arm(arm, throughput_metric(unit_of(arm)));
-  if (!side.geometric_mean) return Unknown{side.geometric_mean.reason};
-  return Figure{*side.geometric_mean, side.interval};
-}
-
-Maybe<Figure> without_interval(const Maybe<double>& value, double scale = 1) {
-  if (!value) return Unknown{value.reason};
-  return Figure{scale * *value, Unknown{"not of several runs"}};
-}
-
-std::vector<FigureOverSettings> figures(const RunSet& set) {
-  const UnitWords& words = words_of(units_of(set));
-  return {
-      {"throughput", "Throughput", words.rate,
-       "Geometric mean of runs; whiskers: its 95 % interval, none for one run.",
-       "no run is complete", true, throughput_of},
-      {"energy", std::string("How many ") + words.plural + " for a joule", words.per_joule,
-       "Throughput over the mean power of the GPUs.", "power is not known", false,
-       [&set](const RunArm& arm) {
-         Maybe<Figure> throughput = throughput_of(arm);
-         if (!throughput) return throughput;
-         return without_interval(samples_per_joule(set, arm, throughput->value));
-       }},
-      {"memory", "Memory", "GB", "Peak use of a GPU's memory.", "memory is not known", false,
-       [](const RunArm& arm) { return without_interval(memory_of(arm), 1e-9); }},
-  };
-}
 
 // Words stand at 0, 1, ...; those of several curves side by side, as points of equal height would
 // hide each other.
 std::vector<PlacedPoint> placed_points(const std::vector<GridCurve>& curves,
-                                       const std::vector<std::string>& values,
-                                       const FigureOverSettings& shown) {
+                                       const std::vector<std::string>& values) {
   std::vector<PlacedPoint> points;
   const auto count = static_cast<double>(curves.size());
   for (size_t i = 0; i < curves.size(); ++i) {
-    const std::optional<Knee> knee = shown.marks_knee ? knee_of(curves[i]) : std::nullopt;
+    const std::optional<Knee> knee = knee_of(curves[i]);
     for (const CurvePoint& point : curves[i].points) {
-      const Maybe<Figure> figure = shown.value_of(*point.arm);
-      if (!figure) continue;
+      const SideSummary side = summary_of_arm(*point.arm, throughput_metric(unit_of(*point.arm)));
+      if (!side.geometric_mean) continue;
       const double place =
           static_cast<double>(std::ranges::find(values, point.value) - values.begin());
       const double beside = 0.6 / count * (static_cast<double>(i) - (count - 1) / 2);
-      points.push_back({i, &point, point.number ? *point.number : place + beside, *figure,
+      points.push_back({i, &point, point.number ? *point.number : place + beside, side,
                         knee && knee->point == &point});
     }
   }
   return points;
 }
 
-Interval whisker_of(const Figure& figure) {
-  return figure.interval ? *figure.interval : Interval{figure.value, figure.value};
+double value_of(const PlacedPoint& point) { return *point.side.geometric_mean; }
+
+Interval whisker_of(const PlacedPoint& point) {
+  return point.side.interval ? *point.side.interval : Interval{value_of(point), value_of(point)};
 }
 
 std::string csv_of(const std::vector<PlacedPoint>& points, const std::vector<GridCurve>& curves) {
   std::ostringstream csv = csv_with("arm,curve,setting,position,value,lower,upper,knee");
   for (const PlacedPoint& point : points) {
-    const Interval whisker = whisker_of(point.figure);
+    const Interval whisker = whisker_of(point);
     csv << quoted_label(point.point->arm->name) << ',' << quoted_label(curves[point.curve].others)
         << ',' << quoted_label(point.point->value) << ',' << point.position << ','
-        << point.figure.value << ',' << whisker.lower << ',' << whisker.upper << ','
+        << value_of(point) << ',' << whisker.lower << ',' << whisker.upper << ','
         << (point.is_knee ? 1 : 0) << '\n';
   }
   return csv.str();
@@ -168,67 +125,74 @@ std::string plots_of(const std::vector<PlacedPoint>& points, const std::vector<G
 }
 
 std::string script_of(const std::vector<PlacedPoint>& points, const std::vector<GridCurve>& curves,
-                      const std::vector<std::string>& values, const std::string& axis) {
+                      const std::vector<std::string>& values, const std::string& title) {
   double largest = 0, largest_whisker = 0;
   for (const PlacedPoint& point : points) {
-    largest = std::max(largest, point.figure.value);
-    largest_whisker = std::max(largest_whisker, whisker_of(point.figure).upper);
+    largest = std::max(largest, value_of(point));
+    largest_whisker = std::max(largest_whisker, whisker_of(point).upper);
   }
-  const auto [end, cuts] = axis_end(largest, largest_whisker);
-  constexpr int key_line_height = 18;
+  const AxisEnd end = axis_end(largest, largest_whisker);
   const bool numbers = points.front().point->number.has_value();
-  return chart_head(300 + key_line_height * static_cast<int>(curves.size() + 1) +
-                    (cuts ? height_of_note : 0)) +
-         (numbers ? number_axis(points) : word_axis(values)) +
-         "set yrange [0:" + plain_number(1.05 * end) + "]\nset ytics " +
-         plain_number(tick_step(1.05 * end, 6)) + "\nset xlabel " +
-         quoted_label(curves.front().setting) + "\nset ylabel '" + axis +
-         "'\nset grid ls 1\nset key on above vertical maxcols 1 Left reverse samplen 1.5\n" +
-         (cuts ? cut_note : "") + definition_of_drawn(end) + "plot " + plots_of(points, curves) +
-         "\n";
+  return chart_head(300 + key_line_height * static_cast<int>(curves.size() + 1), end) +
+         (numbers ? number_axis(points) : word_axis(values)) + "set xlabel " +
+         quoted_label(curves.front().setting) + "\n" +
+         axis('y', 0, 1.05 * end.value, tick_step(1.05 * end.value, 6), title) + "set grid ls 1\n" +
+         key_above + "plot " + plots_of(points, curves) + "\n";
 }
 
-TextTable table_of(const std::vector<PlacedPoint>& points, const std::vector<GridCurve>& curves,
-                   const FigureOverSettings& shown) {
-  TextTable table{{{"arm"}, {curves.front().setting, true}, {shown.axis, true}, {"n", true}}, {}};
-  if (shown.marks_knee) table.columns.push_back({"knee"});
+// The points, and what they take beside time.
+TextTable table_of(const RunSet& set, const std::vector<PlacedPoint>& points,
+                   const std::string& setting) {
+  const UnitWords& words = words_of(units_of(set));
+  TextTable table{{{"arm"},
+                   {setting, true},
+                   {words.rate, true},
+                   {"n", true},
+                   {"knee"},
+                   {"GB", true},
+                   {words.per_joule, true}},
+                  {}};
   for (const PlacedPoint& point : points) {
-    table.rows.push_back({point.point->arm->name, point.point->value,
-                          estimate_text(point.figure.value, point.figure.interval),
-                          std::to_string(timed_runs(*point.point->arm).size())});
-    if (shown.marks_knee) table.rows.back().emplace_back(point.is_knee ? "knee" : "-");
+    const RunArm& arm = *point.point->arm;
+    table.rows.push_back({arm.name, point.point->value,
+                          estimate_text(value_of(point), point.side.interval),
+                          std::to_string(timed_runs(arm).size()), point.is_knee ? "knee" : "-",
+                          significant_or_dash(memory_of(arm), 1e-9),
+                          significant_or_dash(samples_per_joule(set, arm, value_of(point)))});
   }
   return table;
 }
 
+std::string why_unknown(const char* what, const Maybe<double>& figure) {
+  return figure ? "" : std::string(" ") + what + " is not known: " + figure.reason + ".";
+}
+
 // `curves`: those over one setting.
-Chart curve_chart(std::vector<GridCurve> curves, const FigureOverSettings& shown) {
+Chart curve_chart(const RunSet& set, std::vector<GridCurve> curves) {
   const std::string setting = curves.front().setting;
-  Chart chart{.name = shown.name + "_over_" + setting, .title = shown.title + " over " + setting};
+  Chart chart{.name = "throughput_over_" + setting,
+              .title = "Throughput over " + setting,
+              .caption = "Geometric mean of runs; whiskers: its 95 % interval, none for one run."};
   const size_t left_out = curves.size() > most_curves ? curves.size() - most_curves : 0;
   curves.resize(curves.size() - left_out);
   std::vector<std::string> values;
-  Counts counts;
   for (const GridCurve& curve : curves) {
-    for (const CurvePoint& point : curve.points) {
-      if (std::ranges::find(values, point.value) == values.end()) values.push_back(point.value);
-      counts.emplace_back(point.arm->name, std::to_string(timed_runs(*point.arm).size()));
-    }
+    for (const CurvePoint& point : curve.points) add_new(values, point.value);
   }
-  const std::vector<PlacedPoint> points = placed_points(curves, values, shown);
-  if (points.empty()) {
-    const std::string why = shown.value_of(*curves.front().points.front().arm).reason;
-    return missing_chart(chart, std::string(shown.missing) + ": " + why);
-  }
-  chart.caption = shown.caption;
+  const std::vector<PlacedPoint> points = placed_points(curves, values);
+  if (points.empty()) return missing_chart(chart, "no run is complete");
   if (std::ranges::any_of(points, &PlacedPoint::is_knee)) {
     chart.caption += " Ring: the smallest batch within " + plain_percent(1 - least_share_at_knee) +
                      " of the best throughput of its curve.";
   }
-  chart.caption += counts_text(counts) + left_out_text(left_out);
+  chart.table = table_of(set, points, setting);
+  const PlacedPoint& first = points.front();
+  const Maybe<double> per_joule = samples_per_joule(set, *first.point->arm, value_of(first));
+  chart.caption += counts_text(chart.table) + left_out_text(left_out) +
+                   why_unknown("Memory", memory_of(*first.point->arm)) +
+                   why_unknown("Power", per_joule);
   chart.csv = csv_of(points, curves);
-  chart.script = script_of(points, curves, values, shown.axis);
-  chart.table = table_of(points, curves, shown);
+  chart.script = script_of(points, curves, values, words_of(units_of(set)).rate);
   return chart;
 }
 
@@ -255,7 +219,6 @@ Chart answered(Question question, const std::vector<FractionPoint>& points) {
     bars.sides.emplace_back(figure.name);
   }
   chart.table.columns.push_back({"n", true});
-  Counts counts;
   size_t left_out = 0;
   for (const FractionPoint& point : points) {
     std::vector<std::string> cells = {point.arm};
@@ -274,11 +237,10 @@ Chart answered(Question question, const std::vector<FractionPoint>& points) {
       continue;
     }
     bars.rows.push_back(point.arm);
-    counts.emplace_back(point.arm, std::to_string(point.runs));
-    cells.push_back(counts.back().second);
+    cells.push_back(std::to_string(point.runs));
     chart.table.rows.push_back(cells);
   }
-  chart.caption += counts_text(counts) + left_out_text(left_out);
+  chart.caption += counts_text(chart.table) + left_out_text(left_out);
   return bar_chart(std::move(chart), bars, question.missing);
 }
 
@@ -368,9 +330,7 @@ std::vector<Chart> grid_charts(const RunSet& set) {
   for (auto first = all.begin(); first != all.end();) {
     const auto end = std::find_if(
         first, all.end(), [&](const GridCurve& curve) { return curve.setting != first->setting; });
-    for (const FigureOverSettings& shown : figures(set)) {
-      charts.push_back(curve_chart({first, end}, shown));
-    }
+    charts.push_back(curve_chart(set, {first, end}));
     first = end;
   }
   return charts;

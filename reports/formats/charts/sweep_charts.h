@@ -11,8 +11,8 @@ namespace nearmetal {
 /// Where jobs share a GPU, what that gains, and what it costs each.
 std::vector<Chart> fraction_charts(const RunSet& set);
 
-/// Charts of a sweep with a grid, for each setting of several values: throughput, samples for a
-/// joule and memory over it, a curve for each combination of the others.
+/// Charts of a sweep with a grid, for each setting of several values: throughput over it, a curve
+/// for each combination of the others; their tables also have memory and samples for a joule.
 std::vector<Chart> grid_charts(const RunSet& set);
 
 }  // namespace nearmetal
