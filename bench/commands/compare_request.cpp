@@ -145,9 +145,9 @@ void print_answer(const CompareAnswer& judged, const CompareRequest& request, Ex
     return;
   }
   if (request.markdown) {
-    print_comparison_markdown(terminal.out, comparison);
+    print_markdown(terminal.out, page_of(comparison));
   } else {
-    print_comparison(terminal.out, comparison, terminal.colour);
+    print_text(terminal.out, page_of(comparison), terminal.colour);
   }
   for (const std::string& line : statements_of(judged)) print_line(terminal.out, line);
   terminal.out << verdict_of(judged, code) << '\n';

@@ -158,47 +158,45 @@ std::string attribute(const char* name, const std::string& value) {
   return std::string(" ") + name + "=\"" + html_escaped(value) + "\"";
 }
 
-void print_property(std::ostream& out, const char* name, const Maybe<double>& value) {
-  if (!value) return;
-  out << "      <property" << attribute("name", name) << attribute("value", exact(*value))
-      << "/>\n";
-}
+// A test case of JUnit; it passed where no element tells what became of it.
+struct Case {
+  std::string arm;
+  std::string name;
+  std::string time{};  // empty: it took none
+  std::vector<std::pair<const char*, Maybe<double>>> figures{};
+  const char* element = nullptr;
+  std::string why{};
+};
 
-void print_case(std::ostream& out, const RunArm& arm, const SetRun& run) {
-  out << "  <testcase" << attribute("classname", "nearmetal." + arm.name)
-      << attribute("name", run.source + " " + run.run.started_at)
-      << attribute("time", run.run.window ? exact(run.run.window->seconds) : "0") << ">\n"
-      << "    <properties>\n";
-  for (const Metric* metric : told_metrics_of(run.run)) {
-    print_property(out, metric->name, metric->value_of(run.run));
+void print_case(std::ostream& out, const Case& test) {
+  out << "  <testcase" << attribute("classname", "nearmetal." + test.arm)
+      << attribute("name", test.name) << (test.time.empty() ? "" : attribute("time", test.time))
+      << ">\n";
+  if (!test.figures.empty()) out << "    <properties>\n";
+  for (const auto& [name, value] : test.figures) {
+    if (!value) continue;
+    out << "      <property" << attribute("name", name) << attribute("value", exact(*value))
+        << "/>\n";
   }
-  out << "    </properties>\n";
-  const std::string why = run.run.failure.value_or("no reason given");
-  if (run.run.status == Status::failed) out << "    <error" << attribute("message", why) << "/>\n";
-  if (run.run.status == Status::partial) {
-    out << "    <skipped" << attribute("message", why) << "/>\n";
-  }
+  if (!test.figures.empty()) out << "    </properties>\n";
+  if (test.element) out << "    <" << test.element << attribute("message", test.why) << "/>\n";
   out << "  </testcase>\n";
 }
 
-// Prints an arm that was asked for and could not be had.
-void print_case(std::ostream& out, const UnsupportedArm& arm) {
-  out << "  <testcase" << attribute("classname", "nearmetal." + arm.name)
-      << attribute("name", "unsupported") << attribute("time", "0") << ">\n"
-      << "    <skipped" << attribute("message", arm.reason) << "/>\n  </testcase>\n";
-}
-
-int64_t runs_with(const RunSet& set, Status status) {
-  int64_t count = 0;
-  for (const RunArm& arm : set.arms) {
-    for (const SetRun& run : arm.runs) count += run.run.status == status ? 1 : 0;
+Case case_of(const RunArm& arm, const SetRun& run) {
+  Case test{.arm = arm.name,
+            .name = run.source + " " + run.run.started_at,
+            .time = run.run.window ? exact(run.run.window->seconds) : "0",
+            .why = run.run.failure.value_or("no reason given")};
+  for (const Metric* metric : told_metrics_of(run.run)) {
+    test.figures.emplace_back(metric->name, metric->value_of(run.run));
   }
-  return count;
+  if (run.run.status == Status::failed) test.element = "error";
+  if (run.run.status == Status::partial) test.element = "skipped";
+  return test;
 }
 
-constexpr const char* head = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite";
-
-// The element that tells how a row went; a row that passed has none.
+// The element that tells how a row went.
 const char* element_of(RowAnswer answer) {
   switch (answer) {
     case RowAnswer::passed:
@@ -213,36 +211,41 @@ const char* element_of(RowAnswer answer) {
   throw std::logic_error("unnamed RowAnswer");
 }
 
-// Prints what was measured, and the answer.
-void print_output(std::ostream& out, const std::vector<std::string>& work,
-                  const std::vector<std::string>& answers) {
-  std::vector<std::string> lines = work;
-  lines.insert(lines.end(), answers.begin(), answers.end());
-  if (lines.empty()) return;
-  for (std::string& line : lines) line = html_escaped(line);
-  out << "  <system-out>" << joined(lines, "\n") << "</system-out>\n";
+Case case_of(const ComparisonRow& row, RowAnswer answer, const CompareOptions& options) {
+  Maybe<double> lower, upper;
+  if (row.difference_interval) lower = row.difference_interval->lower;
+  if (row.difference_interval) upper = row.difference_interval->upper;
+  return {.arm = title_of(row),
+          .name = row.metric,
+          .figures = {{"base", row.base_side.geometric_mean},
+                      {"new", row.new_side.geometric_mean},
+                      {"difference", row.difference},
+                      {"difference_lower", lower},
+                      {"difference_upper", upper},
+                      {"p_regression", row.p_regression}},
+          .element = element_of(answer),
+          .why = sentence_of(row, options) + (row.difference ? ", " + row.reason : "")};
 }
 
-void print_case(std::ostream& out, const ComparisonRow& row, RowAnswer answer,
-                const CompareOptions& options) {
-  out << "  <testcase" << attribute("classname", "nearmetal." + title_of(row))
-      << attribute("name", row.metric) << ">\n    <properties>\n";
-  print_property(out, "base", row.base_side.geometric_mean);
-  print_property(out, "new", row.new_side.geometric_mean);
-  print_property(out, "difference", row.difference);
-  if (row.difference_interval) {
-    print_property(out, "difference_lower", row.difference_interval->lower);
-    print_property(out, "difference_upper", row.difference_interval->upper);
+// `kinds`: elements, each with the attribute that counts them. Below are what was measured, and the
+// answers.
+void print_suite(std::ostream& out, const char* name,
+                 const std::vector<std::pair<std::string, const char*>>& kinds,
+                 const std::vector<Case>& cases, std::vector<std::string> lines,
+                 const std::vector<std::string>& answers) {
+  out << "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite" << attribute("name", name)
+      << attribute("tests", std::to_string(cases.size()));
+  for (const auto& kind : kinds) {
+    const auto count = std::ranges::count_if(
+        cases, [&](const Case& test) { return test.element && test.element == kind.first; });
+    out << attribute(kind.second, std::to_string(count));
   }
-  print_property(out, "p_regression", row.p_regression);
-  out << "    </properties>\n";
-  if (const char* element = element_of(answer)) {
-    out << "    <" << element
-        << attribute("message",
-                     sentence_of(row, options) + (row.difference ? ", " + row.reason : ""))
-        << "/>\n";
-  }
-  out << "  </testcase>\n";
+  out << ">\n";
+  for (const Case& test : cases) print_case(out, test);
+  lines.insert(lines.end(), answers.begin(), answers.end());
+  for (std::string& line : lines) line = html_escaped(line);
+  if (!lines.empty()) out << "  <system-out>" << joined(lines, "\n") << "</system-out>\n";
+  out << "</testsuite>\n";
 }
 
 std::string csv_text(const std::string& text) {
@@ -385,37 +388,27 @@ std::string github_action_benchmark_json(const RunSet& set) {
 }
 
 void print_junit(std::ostream& out, const RunSet& set) {
-  const int64_t unsupported = std::ssize(set.unsupported);
-  int64_t tests = unsupported;
-  for (const RunArm& arm : set.arms) tests += std::ssize(arm.runs);
-  const int64_t skipped = runs_with(set, Status::partial) + unsupported;
-  out << head << attribute("name", "nearmetal") << attribute("tests", std::to_string(tests))
-      << attribute("errors", std::to_string(runs_with(set, Status::failed)))
-      << attribute("skipped", std::to_string(skipped)) << ">\n";
+  std::vector<Case> cases;
   for (const RunArm& arm : set.arms) {
-    for (const SetRun& run : arm.runs) print_case(out, arm, run);
+    for (const SetRun& run : arm.runs) cases.push_back(case_of(arm, run));
   }
-  for (const UnsupportedArm& arm : set.unsupported) print_case(out, arm);
-  print_output(out, work_lines({{"", &set}}), headlines(set));
-  out << "</testsuite>\n";
+  for (const UnsupportedArm& arm : set.unsupported) {
+    cases.push_back({arm.name, "unsupported", "0", {}, "skipped", arm.reason});
+  }
+  print_suite(out, "nearmetal", {{"error", "errors"}, {"skipped", "skipped"}}, cases,
+              work_lines({{"", &set}}), headlines(set));
 }
 
 void print_junit(std::ostream& out, const Comparison& comparison, const GateResult& gate) {
-  const auto count = [&](RowAnswer answer) {
-    return std::to_string(std::ranges::count(gate.answers, answer));
-  };
-  out << head << attribute("name", "nearmetal gate")
-      << attribute("tests", std::to_string(gate.answers.size()))
-      << attribute("failures", count(RowAnswer::failed))
-      << attribute("errors", count(RowAnswer::unshown))
-      << attribute("skipped", count(RowAnswer::tolerated)) << ">\n";
+  std::vector<Case> cases;
   for (size_t i = 0; i < comparison.rows.size(); ++i) {
-    print_case(out, comparison.rows[i], gate.answers[i], comparison.options);
+    cases.push_back(case_of(comparison.rows[i], gate.answers[i], comparison.options));
   }
   std::vector<std::string> answers = headlines(comparison);
   answers.push_back(gate.verdict);
-  print_output(out, comparison.work, answers);
-  out << "</testsuite>\n";
+  print_suite(out, "nearmetal gate",
+              {{"failure", "failures"}, {"error", "errors"}, {"skipped", "skipped"}}, cases,
+              comparison.work, answers);
 }
 
 void print_csv(std::ostream& out, const RunSet& set) {

@@ -127,7 +127,7 @@ std::vector<std::string> cells_of(const ComparisonRow& row, const CompareOptions
 TextTable table_of(const Comparison& comparison, Footnotes& footnotes) {
   const CompareOptions& options = comparison.options;
   const std::string confidence = plain_percent(1 - 2 * options.rule.alpha);
-  TextTable table{.columns = {{"row"}}, .rows = {}};
+  TextTable table{.columns = {{"row"}}};
   if (!shows_throughput_alone(options)) table.columns.push_back({"metric"});
   for (const char* side : {base_title(options), new_title(options)}) {
     table.columns.push_back({side_title(side, options), true});
@@ -146,10 +146,12 @@ TextTable table_of(const Comparison& comparison, Footnotes& footnotes) {
 constexpr const char* comparison_title = "Comparison";
 
 TitledTable table_of_key_differences(const Comparison& comparison) {
-  TextTable table;
-  table.columns = {
-      {"severity"},           {"field"},  {base_title(comparison.options)}, {"differs"},
-      {"where", false, true}, {"allowed"}};
+  TextTable table{.columns = {{"severity"},
+                              {"field"},
+                              {base_title(comparison.options)},
+                              {"differs"},
+                              {"where", false, true},
+                              {"allowed"}}};
   for (const KeyDifference& found : comparison.key_differences) {
     table.rows.push_back({to_string(found.severity), found.name, found.base, found.other,
                           found.source, found.allowed ? "yes" : "no"});
@@ -158,9 +160,9 @@ TitledTable table_of_key_differences(const Comparison& comparison) {
 }
 
 TitledTable table_of_environments(const Comparison& comparison) {
-  TextTable table;
-  table.columns = {
-      {"environment"}, {base_title(comparison.options)}, {new_title(comparison.options)}};
+  TextTable table{.columns = {{"environment"},
+                              {base_title(comparison.options)},
+                              {new_title(comparison.options)}}};
   for (const EnvironmentDifference& difference : comparison.environment_differences) {
     table.rows.push_back({difference.name,
                           shortened(readable_fact(difference.name, difference.base)),
@@ -381,14 +383,6 @@ Page comparison_page(const RunSet& base, const RunSet& next, const Comparison& c
   std::ranges::move(details_of({{base_title(options), &base}, {new_title(options), &next}}),
                     std::back_inserter(page.tables));
   return page;
-}
-
-void print_comparison(std::ostream& out, const Comparison& comparison, bool colour) {
-  print_text(out, page_of(comparison), colour);
-}
-
-void print_comparison_markdown(std::ostream& out, const Comparison& comparison) {
-  print_markdown(out, page_of(comparison));
 }
 
 }  // namespace nearmetal

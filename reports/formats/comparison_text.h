@@ -1,7 +1,6 @@
 // A comparison for people: on a terminal, as Markdown, and as a page of HTML.
 #pragma once
 
-#include <ostream>
 #include <string>
 
 #include "reports/compare/compare.h"
@@ -17,9 +16,5 @@ Page page_of(const Comparison& comparison);
 /// add.
 Page comparison_page(const RunSet& base, const RunSet& next, const Comparison& comparison,
                      const std::string& verdict);
-
-/// Print page_of(comparison).
-void print_comparison(std::ostream& out, const Comparison& comparison, bool colour);
-void print_comparison_markdown(std::ostream& out, const Comparison& comparison);
 
 }  // namespace nearmetal

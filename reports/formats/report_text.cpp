@@ -211,7 +211,7 @@ Facts facts_of_machines(const RunSet& set) {
 
 // A column for each side.
 TextTable side_by_side(const char* title, const Sides& sides, Facts (*facts_of)(const RunSet&)) {
-  TextTable table{.columns = {{title}}, .rows = {}};
+  TextTable table{.columns = {{title}}};
   std::map<std::string, size_t> rows;
   for (size_t side = 0; side < sides.size(); ++side) {
     table.columns.push_back({sides.size() == 1 ? "value" : sides[side].first});
@@ -236,13 +236,12 @@ std::vector<double> medians_of(const std::vector<Rank>& ranks) {
 
 // The slowest and the fastest rank of each run of several.
 TextTable rank_table(const Sides& sides) {
-  TextTable table{{{"arm"},
-                   {"run", true},
-                   {"slowest rank", true},
-                   {"%", true},
-                   {"fastest rank", true},
-                   {"%", true}},
-                  {}};
+  TextTable table{.columns = {{"arm"},
+                              {"run", true},
+                              {"slowest rank", true},
+                              {"%", true},
+                              {"fastest rank", true},
+                              {"%", true}}};
   for (const auto& [side, set] : sides) {
     for (const RunArm& arm : set->arms) {
       for (size_t i = 0; i < arm.runs.size(); ++i) {
@@ -280,9 +279,12 @@ TitledTable scaling_of_arms(const RunSet& set) {
 }  // namespace
 
 TextTable report_table(const RunSet& set) {
-  TextTable table;
-  table.columns = {{"arm"},     {"metric"},       {"mean [95 %]", true},
-                   {"n", true}, {"spread", true}, {"left out", true}};
+  TextTable table{.columns = {{"arm"},
+                              {"metric"},
+                              {"mean [95 %]", true},
+                              {"n", true},
+                              {"spread", true},
+                              {"left out", true}}};
   for (const RunArm& arm : set.arms) {
     for (const Metric* shown : shown_metrics(arm)) {
       const Metric& metric = *shown;

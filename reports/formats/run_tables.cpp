@@ -153,12 +153,11 @@ bool divides_cpus(const RunSet& set, const SetRun& run) {
 }  // namespace
 
 std::vector<TitledTable> knee_tables(const RunSet& set) {
-  TextTable table{{{"settings"},
-                   {"knee"},
-                   {std::string(words_of(units_of(set)).rate) + " [95 %]", true},
-                   {"% of the best [95 %]", true},
-                   {"best"}},
-                  {}};
+  TextTable table{.columns = {{"settings"},
+                              {"knee"},
+                              {std::string(words_of(units_of(set)).rate) + " [95 %]", true},
+                              {"% of the best [95 %]", true},
+                              {"best"}}};
   for (const GridCurve& curve : grid_curves(set)) {
     const std::optional<Knee> knee = knee_of(curve);
     if (!knee) continue;
@@ -189,11 +188,16 @@ std::string bubble_text(const PipelineBubble& bubble) {
 }
 
 TextTable stage_table(const Run& run) {
-  TextTable table;
-  table.columns = {{"stage", true},       {"layers"},           {"forward ms", true},
-                   {"backward ms", true}, {"waiting ms", true}, {"sending ms", true},
-                   {"rest ms", true},     {"busy", true},       {"1f1b GB", true},
-                   {"gpipe GB", true}};
+  TextTable table{.columns = {{"stage", true},
+                              {"layers"},
+                              {"forward ms", true},
+                              {"backward ms", true},
+                              {"waiting ms", true},
+                              {"sending ms", true},
+                              {"rest ms", true},
+                              {"busy", true},
+                              {"1f1b GB", true},
+                              {"gpipe GB", true}}};
   const auto gigabytes = [](const Maybe<int64_t>& bytes) {
     return bytes ? significant(1e-9 * static_cast<double>(*bytes), 3) : std::string("-");
   };
@@ -231,15 +235,14 @@ std::vector<TitledTable> tables_beside_figures(const RunSet& set) {
 
 TextTable scaling_table(const RunSet& set) {
   const std::vector<ScalingPoint> points = scaling_of(set);
-  TextTable table{{{"layout"},
-                   {"ranks"},
-                   {"runs", true},
-                   {std::string(words_of(units_of(set)).rate) + " [95 %]", true},
-                   {"speedup", true},
-                   {"efficiency", true},
-                   {"scaling, batch", false, true},
-                   {"against", false, true}},
-                  {}};
+  TextTable table{.columns = {{"layout"},
+                              {"ranks"},
+                              {"runs", true},
+                              {std::string(words_of(units_of(set)).rate) + " [95 %]", true},
+                              {"speedup", true},
+                              {"efficiency", true},
+                              {"scaling, batch", false, true},
+                              {"against", false, true}}};
   const bool latency = shows_latency(set);
   if (latency) {
     table.columns.insert(table.columns.begin() + behind_rate,

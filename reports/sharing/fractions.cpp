@@ -233,14 +233,13 @@ std::string cost_legend(const UnitWords& words, const DeviceWords& device) {
 }
 
 TextTable speed_table(const std::vector<FractionPoint>& points, const UnitWords& words) {
-  TextTable table{{{"arm"},
-                   {"runs", true},
-                   {std::string(words.rate) + " [95 %]", true},
-                   {"x serial", true},
-                   {"x time slices", true},
-                   {"slowdown", true},
-                   {"by neighbours", true}},
-                  {}};
+  TextTable table{.columns = {{"arm"},
+                              {"runs", true},
+                              {std::string(words.rate) + " [95 %]", true},
+                              {"x serial", true},
+                              {"x time slices", true},
+                              {"slowdown", true},
+                              {"by neighbours", true}}};
   const bool unlike = has_unlike_jobs(points);
   if (unlike) table.columns.insert(table.columns.begin() + 3, {"weighted speedup", true});
   for (const FractionPoint& point : points) {
@@ -259,14 +258,13 @@ TextTable speed_table(const std::vector<FractionPoint>& points, const UnitWords&
 
 // A row for each of an arm's jobs, in the unit of its own work.
 TextTable unlike_table(const std::vector<FractionPoint>& points) {
-  TextTable table{{{"arm"},
-                   {"job", true},
-                   {"work"},
-                   {"speed [95 %]", true},
-                   {"unit"},
-                   {"alone", true},
-                   {"x alone", true}},
-                  {}};
+  TextTable table{.columns = {{"arm"},
+                              {"job", true},
+                              {"work"},
+                              {"speed [95 %]", true},
+                              {"unit"},
+                              {"alone", true},
+                              {"x alone", true}}};
   for (const FractionPoint& point : points) {
     for (size_t job = 0; job < point.unlike_jobs.size(); ++job) {
       const JobPoint& told = point.unlike_jobs[job];
@@ -290,16 +288,15 @@ std::string unlike_table_legend(const std::vector<FractionPoint>& points) {
 }
 
 TextTable cost_table(const std::vector<FractionPoint>& points, const UnitWords& words) {
-  TextTable table{{{"arm"},
-                   {"each job", true},
-                   {"worst/best", true},
-                   {"fairness", true},
-                   {"p99 step", true},
-                   {"GB", true},
-                   {"W", true},
-                   {words.per_joule, true},
-                   {"a job has"}},
-                  {}};
+  TextTable table{.columns = {{"arm"},
+                              {"each job", true},
+                              {"worst/best", true},
+                              {"fairness", true},
+                              {"p99 step", true},
+                              {"GB", true},
+                              {"W", true},
+                              {words.per_joule, true},
+                              {"a job has"}}};
   for (const FractionPoint& point : points) {
     table.rows.push_back({point.arm, cell(point.job_speeds), cell(point.worst_of_best),
                           significant_or_dash(point.fairness), cell(point.p99_inflation),
@@ -317,7 +314,7 @@ struct NeighboursOfOneLoad {
 // The joint work of the neighbours of one load, for each arm that has some, as the mean of its
 // runs.
 TextTable neighbours_table(const RunSet& set) {
-  TextTable table{{{"arm"}, {"neighbours", true}, {"load"}, {"all of them", true}}, {}};
+  TextTable table{.columns = {{"arm"}, {"neighbours", true}, {"load"}, {"all of them", true}}};
   for (const RunArm& arm : set.arms) {
     std::map<std::string, NeighboursOfOneLoad> loads;
     int64_t runs = 0;

@@ -15,7 +15,7 @@ struct TextTable {
     bool dispensable = false;  // left out where the table is too wide for its place
   };
   std::vector<Column> columns;
-  std::vector<std::vector<std::string>> rows;  // as many cells as there are columns
+  std::vector<std::vector<std::string>> rows{};  // as many cells as there are columns
 };
 
 struct TitledTable {

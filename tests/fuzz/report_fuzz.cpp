@@ -33,8 +33,8 @@ void compare_sides(const RunSet& base, const RunSet& next) {
   for (const Metric* metric : metrics_of(sample_units)) options.metrics.emplace_back(metric->name);
   const Comparison comparison = compare(base, next, options);
   std::ostringstream text;
-  print_comparison(text, comparison, true);
-  print_comparison_markdown(text, comparison);
+  print_text(text, page_of(comparison), true);
+  print_markdown(text, page_of(comparison));
   const GateResult gate = judge(corrected_for_rows(comparison), {.fail_on = FailOn::any});
   text << power_text(comparison);
   require(!to_json(comparison, gate, gate.exit_code).empty(), "a comparison can be written");

@@ -62,7 +62,7 @@ Chart difference_chart(const Comparison& comparison) {
   Chart chart{.name = "difference", .title = "Difference"};
   std::ostringstream csv = csv_with("position,row,verdict,difference,lower,upper,text");
   std::vector<std::string> rows;
-  TextTable counts{{{"row"}, {"n"}}, {}};
+  TextTable counts{.columns = {{"row"}, {"n"}}};
   double least = 100 * std::expm1(log_margin(comparison.options.rule));
   double most = -least;
   const bool several = comparison.options.metrics.size() > 1;

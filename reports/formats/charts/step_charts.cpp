@@ -37,9 +37,13 @@ StepsOfArms steps_of(const ShownArms& shown) {
 }
 
 TextTable table_of(const std::vector<Steps>& all) {
-  TextTable table;
-  table.columns = {{"arm"},           {"steps", true},   {"least, ms", true}, {"median, ms", true},
-                   {"p95, ms", true}, {"p99, ms", true}, {"most, ms", true}};
+  TextTable table{.columns = {{"arm"},
+                              {"steps", true},
+                              {"least, ms", true},
+                              {"median, ms", true},
+                              {"p95, ms", true},
+                              {"p99, ms", true},
+                              {"most, ms", true}}};
   for (const Steps& steps : all) {
     const auto at = [&](double share) {
       return significant(milliseconds * quantile(steps.seconds, share), 5);

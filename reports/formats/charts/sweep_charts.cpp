@@ -144,14 +144,13 @@ std::string script_of(const std::vector<PlacedPoint>& points, const std::vector<
 TextTable table_of(const RunSet& set, const std::vector<PlacedPoint>& points,
                    const std::string& setting) {
   const UnitWords& words = words_of(units_of(set));
-  TextTable table{{{"arm"},
-                   {setting, true},
-                   {words.rate, true},
-                   {"n", true},
-                   {"knee"},
-                   {"GB", true},
-                   {words.per_joule, true}},
-                  {}};
+  TextTable table{.columns = {{"arm"},
+                              {setting, true},
+                              {words.rate, true},
+                              {"n", true},
+                              {"knee"},
+                              {"GB", true},
+                              {words.per_joule, true}}};
   for (const PlacedPoint& point : points) {
     const RunArm& arm = *point.point->arm;
     table.rows.push_back({arm.name, point.point->value,
