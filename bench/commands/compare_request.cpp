@@ -88,21 +88,14 @@ std::string verdict_of(const CompareAnswer& judged, ExitCode code) {
          " (exit " + std::to_string(static_cast<int>(code)) + ")";
 }
 
-std::string sequential_text(const GateResult& gate, const DecisionRule& rule) {
+// The statement of a gate that might take runs about itself, else empty.
+std::string sequential_text(const CompareAnswer& judged) {
+  if (!judged.gate || !judged.sequential) return "";
+  const GateResult& gate = *judged.gate;
   return "sequential: " + counted(gate.reruns, "run") +
          " taken because earlier answers were inconclusive; of alpha " + plain_percent(gate.alpha) +
          ", shared by " + counted(gate.looks, "look") + ", this one took " +
-         plain_percent(rule.alpha);
-}
-
-// The statements of a gate about itself, one line each.
-Texts statements_of(const CompareAnswer& judged) {
-  Texts lines;
-  if (!judged.gate) return lines;
-  if (judged.sequential) {
-    lines.push_back(sequential_text(*judged.gate, judged.comparison.options.rule));
-  }
-  return lines;
+         plain_percent(judged.comparison.options.rule.alpha);
 }
 
 std::string junit_of(const CompareAnswer& judged) {
@@ -114,8 +107,8 @@ std::string junit_of(const CompareAnswer& judged) {
 std::string page_of(const CompareAnswer& judged, const CompareRequest& request) {
   Page page = comparison_page(judged.base, judged.next, judged.comparison,
                               verdict_of(judged, exit_code_of(judged)));
-  const Texts statements = statements_of(judged);
-  page.remarks.insert(page.remarks.begin(), statements.begin(), statements.end());
+  const std::string statement = sequential_text(judged);
+  if (!statement.empty()) page.remarks.insert(page.remarks.begin(), statement);
   return html_of(page, request.charts);
 }
 
@@ -149,7 +142,8 @@ void print_answer(const CompareAnswer& judged, const CompareRequest& request, Ex
   } else {
     print_text(terminal.out, page_of(comparison), terminal.colour);
   }
-  for (const std::string& line : statements_of(judged)) print_line(terminal.out, line);
+  const std::string statement = sequential_text(judged);
+  if (!statement.empty()) print_line(terminal.out, statement);
   terminal.out << verdict_of(judged, code) << '\n';
 }
 

@@ -25,6 +25,14 @@ bool is_complete(const Run& run) {
   return run.status == Status::complete && run.window && run.throughput;
 }
 
+std::vector<const Run*> complete_runs(const RunArm& arm) {
+  std::vector<const Run*> runs;
+  for (const SetRun& run : arm.runs) {
+    if (is_complete(run.run)) runs.push_back(&run.run);
+  }
+  return runs;
+}
+
 // One word; a '-' would begin the number of processors.
 std::string go_name(const std::string& text) {
   std::string name;
@@ -282,14 +290,6 @@ void print_csv_lines(std::ostream& out, const RunArm& arm, const ScalingPoint& p
 }
 
 }  // namespace
-
-std::vector<const Run*> complete_runs(const RunArm& arm) {
-  std::vector<const Run*> runs;
-  for (const SetRun& run : arm.runs) {
-    if (is_complete(run.run)) runs.push_back(&run.run);
-  }
-  return runs;
-}
 
 void print_go_benchmark(std::ostream& out, const RunSet& set) {
   constexpr double nanoseconds = 1e9;

@@ -3,15 +3,11 @@
 
 #include <ostream>
 #include <string>
-#include <vector>
 
 #include "reports/compare/gate.h"
 #include "reports/compare/run_set.h"
 
 namespace nearmetal {
-
-/// The runs that ended well and have a window and a throughput.
-std::vector<const Run*> complete_runs(const RunArm& arm);
 
 /// Go's benchmark format (golang.org/design/14313-benchmark-format), as benchstat reads it: a line
 /// for each complete run, the settings of the work as configuration.

@@ -260,24 +260,7 @@ TextTable rank_table(const Sides& sides) {
   return table;
 }
 
-// What each page of runs begins with.
-Page head_of(const RunSet& set) {
-  Page page{.work = work_lines({{"", &set}}), .headlines = headlines(set)};
-  if (shares_a_device(set)) page.tables = fraction_tables(set);
-  page.remarks = run_warnings(set);
-  return page;
-}
-
-void add(Page& page, std::vector<TitledTable> tables) {
-  std::ranges::move(tables, std::back_inserter(page.tables));
-}
-
-TitledTable scaling_of_arms(const RunSet& set) {
-  return {.title = "Scaling", .table = scaling_table(set), .titled = false};
-}
-
-}  // namespace
-
+// One row for each arm and metric, with the interval of its runs.
 TextTable report_table(const RunSet& set) {
   TextTable table{.columns = {{"arm"},
                               {"metric"},
@@ -298,6 +281,24 @@ TextTable report_table(const RunSet& set) {
   }
   return table;
 }
+
+// What each page of runs begins with.
+Page head_of(const RunSet& set) {
+  Page page{.work = work_lines({{"", &set}}), .headlines = headlines(set)};
+  if (shares_a_device(set)) page.tables = fraction_tables(set);
+  page.remarks = run_warnings(set);
+  return page;
+}
+
+void add(Page& page, std::vector<TitledTable> tables) {
+  std::ranges::move(tables, std::back_inserter(page.tables));
+}
+
+TitledTable scaling_of_arms(const RunSet& set) {
+  return {.title = "Scaling", .table = scaling_table(set), .titled = false};
+}
+
+}  // namespace
 
 std::vector<std::string> run_warnings(const RunSet& set) {
   std::vector<std::string> lines;

@@ -13,9 +13,6 @@
 
 namespace nearmetal {
 
-/// One row for each arm and metric, with the interval of its runs.
-TextTable report_table(const RunSet& set);
-
 /// Arms whose runs did different work, then a line for each reason why runs are left out and for
 /// each kind of warning: how many runs, the range of its figures, and which is the worst.
 std::vector<std::string> run_warnings(const RunSet& set);

@@ -101,8 +101,7 @@ constexpr int behind_rate = 4;         // the column
 constexpr size_t scaling_columns = 4;  // the last ones
 
 std::string latency_text(const RunArm& arm, const Metric& metric) {
-  const Maybe<double> mean = summary_of_arm(arm, metric).geometric_mean;
-  return mean ? significant(metric.shown_per_unit * *mean) : "-";
+  return significant_or_dash(summary_of_arm(arm, metric).geometric_mean, metric.shown_per_unit);
 }
 
 void insert_latency(const RunArm& arm, std::vector<std::string>& row) {

@@ -204,8 +204,7 @@ std::string cell(const Maybe<double>& value, double scale = 1) {
 }
 
 std::string cell(const Maybe<double>& mean, const Maybe<Interval>& interval) {
-  if (!mean) return "-";
-  return interval ? with_interval(*mean, *interval) : significant(*mean);
+  return mean ? estimate_text(*mean, interval) : "-";
 }
 
 // "2436 to 2440", or one where they do not differ to four digits.

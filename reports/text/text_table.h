@@ -98,9 +98,6 @@ void print_markdown(std::ostream& out, const TitledTable& titled);
 /// nothing else.
 std::string markdown_escaped(const std::string& text);
 
-/// Code points.
-size_t width_of(const std::string& text);
-
 /// The first so many characters.
 std::string cut(const std::string& text, size_t columns);
 

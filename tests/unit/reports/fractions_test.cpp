@@ -8,7 +8,7 @@
 
 #include "reports/compare/run_set.h"
 #include "reports/compare/scaling.h"
-#include "reports/formats/charts/sweep_charts.h"
+#include "reports/formats/charts/charts.h"
 #include "reports/formats/headline.h"
 #include "reports/formats/page.h"
 #include "reports/formats/report_text.h"
