@@ -15,7 +15,7 @@
 #include "models/errors.h"
 #include "reports/files/atomic_file.h"
 #include "reports/json/json.h"
-#include "reports/text/fit_table.h"
+#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {

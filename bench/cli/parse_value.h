@@ -8,7 +8,7 @@
 
 #include "models/names.h"
 #include "reports/document/settings.h"
-#include "reports/text/nearest_word.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 

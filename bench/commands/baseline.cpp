@@ -8,7 +8,7 @@
 #include "bench/commands/compare.h"
 #include "bench/commands/program.h"
 #include "reports/compare/read_runs.h"
-#include "reports/formats/baseline_json.h"
+#include "reports/formats/comparison_json.h"
 #include "reports/text/text.h"
 #include "reports/text/text_table.h"
 

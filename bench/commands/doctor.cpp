@@ -55,7 +55,10 @@ void print_tables(std::ostream& out, const Environment& machine) {
   std::vector<TitledTable> tables = nic_tables({machine}, true);
   if (!machine.gpus.empty()) tables.insert(tables.begin(), gpu_table(machine.gpus));
   if (!tables.empty()) out << '\n';
-  for (const TitledTable& table : tables) print_aligned(out, table);
+  for (const TitledTable& table : tables) {
+    print_aligned(out, table);
+    out << '\n';
+  }
 }
 
 std::string layout_file(const std::string& word) {

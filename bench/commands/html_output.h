@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "reports/formats/html.h"
+#include "reports/formats/page.h"
 
 namespace nearmetal {
 

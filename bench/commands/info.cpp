@@ -14,10 +14,11 @@
 #include "models/program.h"
 #include "reports/compare/read_runs.h"
 #include "reports/compare/run_set.h"
-#include "reports/formats/baseline_json.h"
+#include "reports/formats/comparison_json.h"
 #include "reports/formats/comparison_text.h"
 #include "reports/json/finding_json.h"
 #include "reports/json/report_files.h"
+#include "reports/json/json.h"
 #include "reports/text/text_table.h"
 
 namespace nearmetal {

@@ -13,6 +13,7 @@
 #include "comm/launch/mpi_job_yaml.h"
 #include "comm/layout/layout.h"
 #include "comm/layout/peer_rules.h"
+#include "reports/files/atomic_file.h"
 #include "reports/text/pattern.h"
 #include "reports/text/text_table.h"
 

@@ -8,7 +8,6 @@
 #include "bench/cli/process.h"
 #include "bench/sweep/shipped_layouts.h"
 #include "comm/layout/shell_text.h"
-#include "reports/text/nearest_word.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {

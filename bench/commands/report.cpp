@@ -12,6 +12,7 @@
 #include "reports/formats/charts/charts.h"
 #include "reports/formats/report_text.h"
 #include "reports/text/text.h"
+#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {

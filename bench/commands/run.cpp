@@ -22,7 +22,6 @@
 #include "bench/environment/leave_out_host_info.h"
 #include "bench/run/last_report.h"
 #include "bench/run/prepare_device.h"
-#include "bench/run/probes_table.h"
 #include "bench/run/rank_facts.h"
 #include "bench/run/rank_report.h"
 #include "bench/run/rank_run.h"
@@ -35,7 +34,7 @@
 #include "reports/document/metric.h"
 #include "reports/document/settings.h"
 #include "reports/files/atomic_file.h"
-#include "reports/formats/pipeline_text.h"
+#include "reports/formats/run_tables.h"
 #include "reports/json/json.h"
 #include "reports/merge/merge.h"
 

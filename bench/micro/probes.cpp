@@ -10,7 +10,7 @@
 #include "bench/run/together.h"
 #include "models/graph.h"
 #include "models/load_module.h"
-#include "reports/text/fit_table.h"
+#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {

@@ -11,9 +11,8 @@
 #include "bench/micro/probes.h"
 #include "models/load_module.h"
 #include "reports/statistics/statistics.h"
-#include "reports/text/fit_table.h"
-#include "reports/text/table_rows.h"
 #include "reports/text/text.h"
+#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {

@@ -15,6 +15,7 @@
 #include "bench/cli/process.h"
 #include "bench/environment/system_files.h"
 #include "models/errors.h"
+#include "models/probe.h"
 #include "reports/document/types.h"
 
 namespace nearmetal {

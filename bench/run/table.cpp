@@ -1,16 +1,14 @@
 #include "bench/run/table.h"
 
 #include <algorithm>
-#include <iomanip>
 
 #include "bench/run/try_exchanges.h"
 #include "models/probe.h"
 #include "reports/document/metric.h"
 #include "reports/document/run_config.h"
-#include "reports/formats/pipeline_text.h"
-#include "reports/text/fit_table.h"
-#include "reports/text/text.h"
+#include "reports/formats/run_tables.h"
 #include "reports/text/text_table.h"
+#include "reports/text/text.h"
 #include "reports/text/warning_text.h"
 
 namespace nearmetal {
@@ -27,30 +25,23 @@ std::string flops(double per_second) {
 }
 
 // Two columns; colour for what matters.
-class Lines {
- public:
-  Lines(std::ostream& out, bool colour) : out_(out), colour_(colour) {}
+struct Lines {
+  std::ostream& out;
+  bool colour;
 
-  void line(const std::string& name, const std::string& text, const char* style = "") {
-    const bool styled = colour_ && *style != '\0';
-    bool first = true;
-    for (const std::string& part : parts_of(printable(text))) {
-      out_ << "  " << std::left << std::setw(name_columns) << (first ? name : "")
-           << (styled ? style : "") << part << (styled ? "\033[0m\n" : "\n");
-      first = false;
+  void line(const std::string& name, const std::string& text, const char* style = "") const {
+    constexpr size_t name_columns = 17;
+    const bool styled = colour && *style != '\0';
+    const std::string shown = printable(text);
+    const size_t limit = column_limit(out);
+    std::string lead = "  " + name;
+    lead.resize(name_columns, ' ');
+    for (const std::string& part :
+         limit == 0 ? std::vector{shown} : wrap_cell(shown, limit - name_columns)) {
+      out << lead << (styled ? style : "") << part << (styled ? "\033[0m\n" : "\n");
+      lead.assign(name_columns, ' ');
     }
   }
-
- private:
-  static constexpr int name_columns = 15;
-
-  std::vector<std::string> parts_of(const std::string& text) const {
-    const size_t limit = column_limit(out_);
-    return limit == 0 ? std::vector{text} : wrap_cell(text, limit - name_columns - 2);
-  }
-
-  std::ostream& out_;
-  bool colour_;
 };
 
 constexpr const char* bold = "\033[1m";
@@ -71,7 +62,7 @@ std::string workload(const RunConfig& config, const Run& run) {
          shape + " on " + run.device_name;
 }
 
-void print_step_time(Lines& lines, const StepTime& time, int64_t steps) {
+void print_step_time(const Lines& lines, const StepTime& time, int64_t steps) {
   std::string text = time_text(time.median_seconds) + " median, ";
   const auto add_quantile = [&](const char* metric, double seconds, const char* name) {
     if (steps >= metric_from(metric).fewest_steps) text += time_text(seconds) + name;
@@ -91,7 +82,7 @@ const char* steadiness(const WarmUp& warm_up) {
   return warm_up.steady ? "steady" : "not steady";
 }
 
-void print_window(Lines& lines, const Run& run) {
+void print_window(const Lines& lines, const Run& run) {
   const TimedWindow& window = *run.window;
   lines.line("window", counted(window.steps, "step") + ", " + significant(window.seconds) +
                            " s, after " + std::to_string(window.first_step) + " warm-up steps (" +
@@ -112,7 +103,7 @@ std::string change(const Maybe<double>& start, const Maybe<double>& end) {
   return text(start) + " at the start, " + text(end) + " at the end of the window";
 }
 
-void print_latency(Lines& lines, const Latency& latency) {
+void print_latency(const Lines& lines, const Latency& latency) {
   lines.line("latency",
              time_text(latency.median_seconds) + " median, " + time_text(latency.p95_seconds) +
                  " p95, " +
@@ -120,7 +111,7 @@ void print_latency(Lines& lines, const Latency& latency) {
                  counted(latency.steps, "step") + " one at a time");
 }
 
-void print_proof(Lines& lines, const Run& run, const RunConfig& config) {
+void print_proof(const Lines& lines, const Run& run, const RunConfig& config) {
   const Proof& proof = run.proof;
   if (proof.outputs_finite)
     lines.line("outputs", *proof.outputs_finite ? "finite" : "not finite, or all the same");
@@ -154,9 +145,8 @@ std::string nccl_text(const NcclChoices& choices) {
   std::vector<std::string> texts;
   for (const SumChoice& sum : choices.sums) {
     const std::string operation = sum.operation == "allreduce" ? "" : sum.operation + " by ";
-    const std::string text =
-        operation + sum.algorithm + " " + sum.protocol + " on " + counted(sum.channels, "channel");
-    if (std::ranges::find(texts, text) == texts.end()) texts.push_back(text);
+    add_new(texts, operation + sum.algorithm + " " + sum.protocol + " on " +
+                       counted(sum.channels, "channel"));
   }
   texts.insert(texts.end(), choices.transports.begin(), choices.transports.end());
   return joined(texts);
@@ -166,9 +156,7 @@ std::string nccl_text(const NcclChoices& choices) {
 std::string types_of(const std::vector<Bucket>& buckets) {
   std::vector<std::string> types;
   for (const Bucket& bucket : buckets) {
-    if (!bucket.type) continue;
-    const std::string type = to_string(*bucket.type);
-    if (std::ranges::find(types, type) == types.end()) types.push_back(type);
+    if (bucket.type) add_new(types, to_string(*bucket.type));
   }
   return joined(types, " and ");
 }
@@ -179,7 +167,7 @@ bool is_of_a_ring(const Communication& communication) {
          collective_for(*communication.all_reduce, true).has_rate_of_ring;
 }
 
-void print_communication(Lines& lines, const Communication& communication) {
+void print_communication(const Lines& lines, const Communication& communication) {
   const double bytes = static_cast<double>(communication.bytes_per_step);
   const auto buckets = static_cast<int64_t>(communication.buckets.size());
   const std::string types = types_of(communication.buckets);
@@ -201,7 +189,7 @@ void print_communication(Lines& lines, const Communication& communication) {
   if (communication.nccl) lines.line("", nccl_text(*communication.nccl));
 }
 
-void print_ranks(Lines& lines, const Run& run, const RunConfig& config,
+void print_ranks(const Lines& lines, const Run& run, const RunConfig& config,
                  const std::vector<Environment>& environments) {
   const std::string hosts = environments.size() == 1
                                 ? environments[0].host_name
@@ -218,7 +206,7 @@ void print_ranks(Lines& lines, const Run& run, const RunConfig& config,
   if (run.communication) print_communication(lines, *run.communication);
 }
 
-void print_memory_and_set_up(Lines& lines, const Run& run) {
+void print_memory_and_set_up(const Lines& lines, const Run& run) {
   double bytes = 0;
   const SetUp* longest = nullptr;
   for (const Rank& rank : run.ranks) {
@@ -235,11 +223,22 @@ void print_memory_and_set_up(Lines& lines, const Run& run) {
                            significant(longest->prepare_seconds, 3) + " s preparing)");
 }
 
+// For a cell; what took no time, or moved or computed nothing, has none.
+std::string rate_text(double amount, double seconds, double scale) {
+  return amount > 0 && seconds > 0 ? significant(scale * amount / seconds, 3) : "-";
+}
+
+void print_below(std::ostream& out, const char* title, const TextTable& table) {
+  out << '\n';
+  print_line(out, title);
+  print_aligned(out, table);
+}
+
 }  // namespace
 
 void print_summary(std::ostream& out, const Report& report, const Run& run, bool colour) {
   const RunConfig& config = report.invocation.config;
-  Lines lines(out, colour);
+  const Lines lines{out, colour};
   print_line(out, workload(config, run));
   if (run.throughput) {
     lines.line("throughput", significant(*run.throughput, 5) + " " + words_of(run.sample).rate,
@@ -258,18 +257,14 @@ void print_summary(std::ostream& out, const Report& report, const Run& run, bool
 }
 
 void print_profile(std::ostream& out, const StepProfile& profile) {
-  TextTable table;
-  table.columns = {{"part"},
-                   {"phase"},
-                   {"ms", true},
-                   {"% step", true},
-                   {"floor ms", true},
-                   {"TFLOP/s", true, true},
-                   {"GB/s", true, true},
-                   {"implementation"}};
-  const auto rate = [](double amount, double seconds, double scale) {
-    return amount > 0 && seconds > 0 ? significant(scale * amount / seconds, 3) : std::string("-");
-  };
+  TextTable table{.columns = {{"part"},
+                              {"phase"},
+                              {"ms", true},
+                              {"% step", true},
+                              {"floor ms", true},
+                              {"TFLOP/s", true, true},
+                              {"GB/s", true, true},
+                              {"implementation"}}};
   const auto floor = [&](const ProfileEntry& entry) {
     if (!profile.roofline_seconds) return std::string("-");
     const Ceilings ceilings{*profile.copy_bytes_per_second, *profile.matrix_flops_per_second,
@@ -280,13 +275,11 @@ void print_profile(std::ostream& out, const StepProfile& profile) {
   for (const ProfileEntry& entry : profile.entries) {
     table.rows.push_back({entry.name, to_string(entry.phase), fixed(1e3 * entry.seconds, 3),
                           fixed(100 * entry.seconds / profile.step_seconds, 2), floor(entry),
-                          rate(entry.flops, entry.seconds, 1e-12),
-                          rate(entry.bytes, entry.seconds, 1e-9), entry.implementation});
+                          rate_text(entry.flops, entry.seconds, 1e-12),
+                          rate_text(entry.bytes, entry.seconds, 1e-9), entry.implementation});
   }
-  out << '\n';
-  print_line(out, "Where the step goes, each part timed alone");
-  print_aligned(out, table);
-  Lines lines(out, false);
+  print_below(out, "Where the step goes, each part timed alone", table);
+  const Lines lines{out, false};
   lines.line("sum of parts", time_text(profile.sum_seconds) + ", " +
                                  percent(profile.sum_seconds / profile.step_seconds) +
                                  " of the median step of " + time_text(profile.step_seconds));
@@ -298,6 +291,25 @@ void print_profile(std::ostream& out, const StepProfile& profile) {
   } else {
     lines.line("roofline", "unknown: " + profile.roofline_seconds.reason);
   }
+}
+
+void print_probes(std::ostream& out, const RankProbes& probed) {
+  TextTable table{.columns = {{"probe"},
+                              {"median us", true},
+                              {"mean us", true},
+                              {"p99 us", true},
+                              {"GB/s", true},
+                              {"TFLOP/s", true},
+                              {"one run"}}};
+  for (const ProbeTime& probe : probed.probes) {
+    const double seconds = probe.median_seconds ? *probe.median_seconds : 0;
+    table.rows.push_back(
+        {probe.name, significant_or_dash(probe.median_seconds, 1e6),
+         significant_or_dash(probe.mean_seconds, 1e6), significant_or_dash(probe.p99_seconds, 1e6),
+         rate_text(probe.bytes, seconds, 1e-9), rate_text(probe.flops, seconds, 1e-12),
+         probe.median_seconds ? probe.work : probe.median_seconds.reason});
+  }
+  print_below(out, "Probes of this machine, timed right after the window", table);
 }
 
 }  // namespace nearmetal

@@ -9,7 +9,6 @@
 #include "bench/cli/parse_value.h"
 #include "comm/layout/short_form.h"
 #include "models/load_module.h"
-#include "reports/text/nearest_word.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {

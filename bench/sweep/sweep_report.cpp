@@ -13,15 +13,13 @@
 #include "reports/compare/scaling.h"
 #include "reports/compare/work_text.h"
 #include "reports/document/metric.h"
-#include "reports/formats/grid_text.h"
+#include "reports/formats/run_tables.h"
 #include "reports/formats/headline.h"
 #include "reports/formats/report_text.h"
-#include "reports/formats/scaling_text.h"
 #include "reports/json/json.h"
 #include "reports/merge/merge.h"
-#include "reports/sharing/fractions.h"
 #include "reports/statistics/inference.h"
-#include "reports/text/text_table.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
@@ -276,19 +274,7 @@ Report report_of_sweep(const LaunchPlan& plan, const std::map<size_t, std::strin
 void print_sweep(std::ostream& out, const Report& report, bool colour) {
   RunSet set;
   add_runs(set, report, "this report");
-  print_head(out, work_lines({{"", &set}}), headlines(set), colour);
-  if (shares_a_device(set)) {
-    for (const TitledTable& shown : fraction_tables(set)) {
-      print_line(out, shown.title + ":");
-      print_aligned(out, shown.table);
-      if (!shown.legend.empty()) print_wrapped(out, shown.legend);
-      out << '\n';
-    }
-  }
-  for (const TitledTable& shown : knee_tables(set)) print_aligned(out, shown);
-  const TextTable scaling = scaling_table(set);
-  if (!scaling.rows.empty()) print_aligned(out, scaling);
-  for (const std::string& line : run_warnings(set)) print_wrapped(out, line);
+  print_text(out, sweep_page(set), colour);
 }
 
 }  // namespace nearmetal

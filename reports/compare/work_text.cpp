@@ -9,10 +9,6 @@
 namespace nearmetal {
 namespace {
 
-void add_new(std::vector<std::string>& values, const std::string& value) {
-  if (std::ranges::find(values, value) == values.end()) values.push_back(value);
-}
-
 // No more than a line can hold.
 std::string alternatives(const std::vector<std::string>& values) {
   constexpr size_t most = 4;

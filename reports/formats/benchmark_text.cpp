@@ -6,19 +6,31 @@
 #include <chrono>
 #include <cstdio>
 #include <map>
+#include <stdexcept>
 
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/scaling.h"
 #include "reports/compare/work_text.h"
 #include "reports/document/metric.h"
+#include "reports/formats/headline.h"
+#include "reports/formats/page.h"
+#include "reports/formats/run_tables.h"
+#include "reports/json/json_writer.h"
 #include "reports/text/text.h"
-#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {
 
 bool is_complete(const Run& run) {
   return run.status == Status::complete && run.window && run.throughput;
+}
+
+std::vector<const Run*> complete_runs(const RunArm& arm) {
+  std::vector<const Run*> runs;
+  for (const SetRun& run : arm.runs) {
+    if (is_complete(run.run)) runs.push_back(&run.run);
+  }
+  return runs;
 }
 
 // One word; a '-' would begin the number of processors.
@@ -48,7 +60,7 @@ struct Sample {
   double value = 0;
 };
 
-void print_family(std::ostream& out, const std::string& name, const std::string& help,
+void print_family(std::ostream& out, const std::string& name, const char* help,
                   const std::vector<Sample>& samples) {
   if (samples.empty()) return;
   out << "# HELP nearmetal_" << name << ' ' << help << "\n# TYPE nearmetal_" << name << " gauge\n";
@@ -56,6 +68,26 @@ void print_family(std::ostream& out, const std::string& name, const std::string&
     out << "nearmetal_" << name << '{' << sample.labels << "} " << exact(sample.value) << '\n';
   }
 }
+
+// A figure of Prometheus, and the bounds of its 95 % interval where it has some.
+struct Gauge {
+  std::string name;
+  const char* help;
+  const char* help_of_bounds = "Bounds of its 95 % interval.";
+  std::vector<Sample> samples{};
+  std::vector<Sample> bounds{};
+
+  void add(const std::string& labels, double value, const Maybe<Interval>& interval = {}) {
+    samples.push_back({labels, value});
+    if (!interval) return;
+    bounds.push_back({labels + ",bound=\"lower\"", interval->lower});
+    bounds.push_back({labels + ",bound=\"upper\"", interval->upper});
+  }
+  void print(std::ostream& out) const {
+    print_family(out, name, help, samples);
+    print_family(out, name + "_interval", help_of_bounds, bounds);
+  }
+};
 
 // The arm, and what its runs did: an arm of another report may have the same name.
 std::string labels_of(const RunArm& arm) {
@@ -70,50 +102,39 @@ std::string labels_of(const RunArm& arm) {
 std::vector<const Metric*> metrics_of_set(const RunSet& set) {
   const std::vector<SampleUnit> units = units_of(set);
   auto metrics = metrics_of(units.empty() ? std::vector{SampleUnit::image} : units);
-  const bool any_latency = std::ranges::any_of(set.arms, [](const RunArm& arm) {
-    return std::ranges::any_of(arm.runs, [](const SetRun& run) { return tells_latency(run.run); });
-  });
-  if (!any_latency) return metrics;
+  if (!shows_latency(set)) return metrics;
   for (const Metric& metric : latency_metrics()) metrics.push_back(&metric);
   return metrics;
 }
 
 void print_metric(std::ostream& out, const RunSet& set, const Metric& metric) {
-  std::vector<Sample> means;
-  std::vector<Sample> bounds;
+  Gauge mean{metric.name, "Geometric mean over complete runs.",
+             "Bounds of the 95 % interval of that mean."};
   for (const RunArm& arm : set.arms) {
     const SideSummary side = summary_of_arm(arm, metric);
-    const std::string label = labels_of(arm);
-    if (side.geometric_mean) means.push_back({label, *side.geometric_mean});
-    if (!side.interval) continue;
-    bounds.push_back({label + ",bound=\"lower\"", side.interval->lower});
-    bounds.push_back({label + ",bound=\"upper\"", side.interval->upper});
+    if (side.geometric_mean) mean.add(labels_of(arm), *side.geometric_mean, side.interval);
   }
-  const std::string name = metric.name;
-  print_family(out, name, "Geometric mean over complete runs.", means);
-  print_family(out, name + "_interval", "Bounds of the 95 % interval of that mean.", bounds);
+  mean.print(out);
 }
 
 void print_scaling(std::ostream& out, const RunSet& set) {
-  std::vector<Sample> speedups, speedup_bounds, efficiencies, efficiency_bounds;
+  Gauge speedup{"speedup", "Throughput against that of one rank of another arm."};
+  Gauge efficiency{"efficiency", "Speedup / ranks."};
   for (const ScalingPoint& point : scaling_of(set)) {
     if (point.is_reference()) continue;
     const std::string label = labels_of(*std::ranges::find(set.arms, point.arm, &RunArm::name)) +
                               ",against=" + label_value(point.against);
-    const auto add = [&](double value, const Maybe<Interval>& interval, std::vector<Sample>& values,
-                         std::vector<Sample>& bounds) {
-      values.push_back({label, value});
-      if (!interval) return;
-      bounds.push_back({label + ",bound=\"lower\"", interval->lower});
-      bounds.push_back({label + ",bound=\"upper\"", interval->upper});
-    };
-    add(point.speedup, point.speedup_interval, speedups, speedup_bounds);
-    add(point.efficiency, point.efficiency_interval, efficiencies, efficiency_bounds);
+    speedup.add(label, point.speedup, point.speedup_interval);
+    efficiency.add(label, point.efficiency, point.efficiency_interval);
   }
-  print_family(out, "speedup", "Throughput against that of one rank of another arm.", speedups);
-  print_family(out, "speedup_interval", "Bounds of its 95 % interval.", speedup_bounds);
-  print_family(out, "efficiency", "Speedup / ranks.", efficiencies);
-  print_family(out, "efficiency_interval", "Bounds of its 95 % interval.", efficiency_bounds);
+  speedup.print(out);
+  efficiency.print(out);
+}
+
+std::string latest_start(const RunArm& arm) {
+  std::string latest;
+  for (const SetRun& run : arm.runs) latest = std::max(latest, run.run.started_at);
+  return latest;
 }
 
 // The seconds of a time as reports hold it: YYYY-MM-DDThh:mm:ssZ.
@@ -127,15 +148,148 @@ double unix_seconds(const std::string& time) {
          second;
 }
 
-}  // namespace
+using json::Json;
+using json::lines_of;
 
-std::vector<const Run*> complete_runs(const RunArm& arm) {
-  std::vector<const Run*> runs;
-  for (const SetRun& run : arm.runs) {
-    if (is_complete(run.run)) runs.push_back(&run.run);
+Json context_of(const RunSet& set) {
+  std::string latest;
+  for (const RunArm& arm : set.arms) latest = std::max(latest, latest_start(arm));
+  Json context = {{"date", latest}, {"executable", "nearmetal"}};
+  if (!set.environments.empty()) {
+    context["host_name"] = set.environments[0].host_name;
+    context["num_cpus"] = set.environments[0].logical_cpus;
   }
-  return runs;
+  return context;
 }
+
+std::string attribute(const char* name, const std::string& value) {
+  return std::string(" ") + name + "=\"" + html_escaped(value) + "\"";
+}
+
+// A test case of JUnit; it passed where no element tells what became of it.
+struct Case {
+  std::string arm;
+  std::string name;
+  std::string time{};  // empty: it took none
+  std::vector<std::pair<const char*, Maybe<double>>> figures{};
+  const char* element = nullptr;
+  std::string why{};
+};
+
+void print_case(std::ostream& out, const Case& test) {
+  out << "  <testcase" << attribute("classname", "nearmetal." + test.arm)
+      << attribute("name", test.name) << (test.time.empty() ? "" : attribute("time", test.time))
+      << ">\n";
+  if (!test.figures.empty()) out << "    <properties>\n";
+  for (const auto& [name, value] : test.figures) {
+    if (!value) continue;
+    out << "      <property" << attribute("name", name) << attribute("value", exact(*value))
+        << "/>\n";
+  }
+  if (!test.figures.empty()) out << "    </properties>\n";
+  if (test.element) out << "    <" << test.element << attribute("message", test.why) << "/>\n";
+  out << "  </testcase>\n";
+}
+
+Case case_of(const RunArm& arm, const SetRun& run) {
+  Case test{.arm = arm.name,
+            .name = run.source + " " + run.run.started_at,
+            .time = run.run.window ? exact(run.run.window->seconds) : "0",
+            .why = run.run.failure.value_or("no reason given")};
+  for (const Metric* metric : told_metrics_of(run.run)) {
+    test.figures.emplace_back(metric->name, metric->value_of(run.run));
+  }
+  if (run.run.status == Status::failed) test.element = "error";
+  if (run.run.status == Status::partial) test.element = "skipped";
+  return test;
+}
+
+// The element that tells how a row went.
+const char* element_of(RowAnswer answer) {
+  switch (answer) {
+    case RowAnswer::passed:
+      return nullptr;
+    case RowAnswer::tolerated:
+      return "skipped";
+    case RowAnswer::unshown:
+      return "error";
+    case RowAnswer::failed:
+      return "failure";
+  }
+  throw std::logic_error("unnamed RowAnswer");
+}
+
+Case case_of(const ComparisonRow& row, RowAnswer answer, const CompareOptions& options) {
+  Maybe<double> lower, upper;
+  if (row.difference_interval) lower = row.difference_interval->lower;
+  if (row.difference_interval) upper = row.difference_interval->upper;
+  return {.arm = title_of(row),
+          .name = row.metric,
+          .figures = {{"base", row.base_side.geometric_mean},
+                      {"new", row.new_side.geometric_mean},
+                      {"difference", row.difference},
+                      {"difference_lower", lower},
+                      {"difference_upper", upper},
+                      {"p_regression", row.p_regression}},
+          .element = element_of(answer),
+          .why = sentence_of(row, options) + (row.difference ? ", " + row.reason : "")};
+}
+
+// `kinds`: elements, each with the attribute that counts them. Below are what was measured, and the
+// answers.
+void print_suite(std::ostream& out, const char* name,
+                 const std::vector<std::pair<std::string, const char*>>& kinds,
+                 const std::vector<Case>& cases, std::vector<std::string> lines,
+                 const std::vector<std::string>& answers) {
+  out << "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite" << attribute("name", name)
+      << attribute("tests", std::to_string(cases.size()));
+  for (const auto& kind : kinds) {
+    const auto count = std::ranges::count_if(
+        cases, [&](const Case& test) { return test.element && test.element == kind.first; });
+    out << attribute(kind.second, std::to_string(count));
+  }
+  out << ">\n";
+  for (const Case& test : cases) print_case(out, test);
+  lines.insert(lines.end(), answers.begin(), answers.end());
+  for (std::string& line : lines) line = html_escaped(line);
+  if (!lines.empty()) out << "  <system-out>" << joined(lines, "\n") << "</system-out>\n";
+  out << "</testsuite>\n";
+}
+
+std::string csv_text(const std::string& text) {
+  const bool like_formula = !text.empty() && std::string("=+-@\t\r").find(text[0]) != text.npos;
+  std::string quoted = like_formula ? "\"'" : "\"";
+  for (const char c : printable(text)) {
+    if (c == '"') quoted += '"';
+    quoted += c;
+  }
+  return quoted + "\"";
+}
+
+void end_csv_line(std::ostream& out, const SetRun& run, const std::string& against) {
+  for (const char* field : told_fields) out << ',' << csv_text(told_value(run, field));
+  out << ',' << (run.run.world_size > 0 ? std::to_string(run.run.world_size) : "") << ','
+      << csv_text(against) << ',' << to_string(run.kind) << "\r\n";
+}
+
+// The lines of an arm as a whole: of no single source and time.
+void print_csv_lines(std::ostream& out, const RunArm& arm, const ScalingPoint& point) {
+  const auto line = [&](const std::string& metric, double value) {
+    out << csv_text("") << ',' << csv_text(arm.name) << ",,complete," << metric << ",1,"
+        << exact(value);
+    end_csv_line(out, arm.runs.front(), point.against);
+  };
+  const auto lines = [&](const std::string& metric, double value, const Maybe<Interval>& interval) {
+    line(metric, value);
+    if (!interval) return;
+    line(metric + "_lower", interval->lower);
+    line(metric + "_upper", interval->upper);
+  };
+  lines("speedup", point.speedup, point.speedup_interval);
+  lines("efficiency", point.efficiency, point.efficiency_interval);
+}
+
+}  // namespace
 
 void print_go_benchmark(std::ostream& out, const RunSet& set) {
   constexpr double nanoseconds = 1e9;
@@ -164,30 +318,118 @@ void print_go_benchmark(std::ostream& out, const RunSet& set) {
 void print_prometheus(std::ostream& out, const RunSet& set) {
   for (const Metric* metric : metrics_of_set(set)) print_metric(out, set, *metric);
   print_scaling(out, set);
-  std::vector<Sample> runs;
-  std::vector<Sample> ranks;
-  std::vector<Sample> times;
-  std::vector<Sample> infos;
+  Gauge runs{"runs", "Runs that were read."};
+  Gauge ranks{"ranks", "Ranks of a run."};
+  Gauge times{"last_run_timestamp_seconds", "Start of the latest run."};
+  Gauge infos{"arm_info", "Workload of the runs of an arm."};
   for (const RunArm& arm : set.arms) {
     if (arm.runs.empty()) continue;
+    const SetRun& first = arm.runs.front();
     const auto complete = static_cast<double>(complete_runs(arm).size());
     const std::string labels = labels_of(arm);
-    runs.push_back({labels + ",complete=\"yes\"", complete});
-    runs.push_back({labels + ",complete=\"no\"", static_cast<double>(arm.runs.size()) - complete});
-    ranks.push_back({labels, static_cast<double>(arm.runs.front().run.world_size)});
-    std::string latest;
-    for (const SetRun& run : arm.runs) latest = std::max(latest, run.run.started_at);
-    times.push_back({labels, unix_seconds(latest)});
+    runs.add(labels + ",complete=\"yes\"", complete);
+    runs.add(labels + ",complete=\"no\"", static_cast<double>(arm.runs.size()) - complete);
+    ranks.add(labels, static_cast<double>(first.run.world_size));
+    times.add(labels, unix_seconds(latest_start(arm)));
     std::string info = labels;
     for (const char* field : {"kind", "world_size"}) {
-      info += std::string(",") + field + "=" + label_value(told_value(arm.runs.front(), field));
+      info += std::string(",") + field + "=" + label_value(told_value(first, field));
     }
-    infos.push_back({info, 1});
+    infos.add(info, 1);
   }
-  print_family(out, "runs", "Runs that were read.", runs);
-  print_family(out, "ranks", "Ranks of a run.", ranks);
-  print_family(out, "last_run_timestamp_seconds", "Start of the latest run.", times);
-  print_family(out, "arm_info", "Workload of the runs of an arm.", infos);
+  for (const Gauge* gauge : {&runs, &ranks, &times, &infos}) gauge->print(out);
+}
+
+std::string google_benchmark_json(const RunSet& set) {
+  constexpr double milliseconds = 1e3;
+  Json benchmarks = Json::array();
+  for (size_t family = 0; family < set.arms.size(); ++family) {
+    const RunArm& arm = set.arms[family];
+    const std::vector<const Run*> runs = complete_runs(arm);
+    for (size_t repetition = 0; repetition < runs.size(); ++repetition) {
+      const Run& run = *runs[repetition];
+      const double step = milliseconds * mean_step_seconds(*run.window);
+      benchmarks.push_back({{"name", "train/" + arm.name},
+                            {"family_index", family},
+                            {"per_family_instance_index", 0},
+                            {"run_name", "train/" + arm.name},
+                            {"run_type", "iteration"},
+                            {"repetitions", runs.size()},
+                            {"repetition_index", repetition},
+                            {"threads", 1},
+                            {"iterations", run.window->steps},
+                            {"real_time", step},
+                            {"cpu_time", step},
+                            {"time_unit", "ms"},
+                            {"items_per_second", *run.throughput}});
+    }
+  }
+  return lines_of({{"context", context_of(set)}, {"benchmarks", benchmarks}});
+}
+
+std::string github_action_benchmark_json(const RunSet& set) {
+  Json entries = Json::array();
+  for (const RunArm& arm : set.arms) {
+    const Metric& metric = throughput_metric(unit_of(arm));
+    const SideSummary side = summary_of_arm(arm, metric);
+    if (!side.geometric_mean) continue;
+    const SetRun& run = arm.runs.front();
+    Json entry = {{"name", arm.name + " (" + work_of(run) + ")"},
+                  {"unit", metric.unit},
+                  {"value", *side.geometric_mean}};
+    if (side.interval) {
+      entry["range"] = "± " + significant((side.interval->upper - side.interval->lower) / 2);
+    }
+    entry["extra"] = "n = " + std::to_string(side.runs) + ", 95 % interval; device " +
+                     key_value(run, "device") + ": " + run.run.device_name;
+    entries.push_back(entry);
+  }
+  return lines_of(entries);
+}
+
+void print_junit(std::ostream& out, const RunSet& set) {
+  std::vector<Case> cases;
+  for (const RunArm& arm : set.arms) {
+    for (const SetRun& run : arm.runs) cases.push_back(case_of(arm, run));
+  }
+  for (const UnsupportedArm& arm : set.unsupported) {
+    cases.push_back({arm.name, "unsupported", "0", {}, "skipped", arm.reason});
+  }
+  print_suite(out, "nearmetal", {{"error", "errors"}, {"skipped", "skipped"}}, cases,
+              work_lines({{"", &set}}), headlines(set));
+}
+
+void print_junit(std::ostream& out, const Comparison& comparison, const GateResult& gate) {
+  std::vector<Case> cases;
+  for (size_t i = 0; i < comparison.rows.size(); ++i) {
+    cases.push_back(case_of(comparison.rows[i], gate.answers[i], comparison.options));
+  }
+  std::vector<std::string> answers = headlines(comparison);
+  answers.push_back(gate.verdict);
+  print_suite(out, "nearmetal gate",
+              {{"failure", "failures"}, {"error", "errors"}, {"skipped", "skipped"}}, cases,
+              comparison.work, answers);
+}
+
+void print_csv(std::ostream& out, const RunSet& set) {
+  out << "source,arm,started_at,status,metric,unit,value";
+  for (const char* field : told_fields) out << ',' << field;
+  out << ",ranks,against,kind\r\n";
+  for (const RunArm& arm : set.arms) {
+    for (const SetRun& run : arm.runs) {
+      for (const Metric* metric : told_metrics_of(run.run)) {
+        const Maybe<double> value = metric->value_of(run.run);
+        out << csv_text(run.source) << ',' << csv_text(arm.name) << ',' << run.run.started_at << ','
+            << to_string(run.run.status) << ',' << metric->name << ',' << metric->base_unit << ','
+            << (value ? exact(*value) : "");
+        end_csv_line(out, run, "");
+      }
+    }
+  }
+  for (const ScalingPoint& point : scaling_of(set)) {
+    if (!point.is_reference())
+      print_csv_lines(out, *std::ranges::find(set.arms, point.arm, &RunArm::name), point);
+  }
 }
 
 }  // namespace nearmetal

@@ -1,17 +1,13 @@
-// Runs, and the answer of a gate, in the formats of other tools: lines of text, JSON and XML.
+// Runs, and the answer of a gate, in the formats of other tools: lines of text, JSON, XML and CSV.
 #pragma once
 
 #include <ostream>
 #include <string>
-#include <vector>
 
 #include "reports/compare/gate.h"
 #include "reports/compare/run_set.h"
 
 namespace nearmetal {
-
-/// The runs that ended well and have a window and a throughput.
-std::vector<const Run*> complete_runs(const RunArm& arm);
 
 /// Go's benchmark format (golang.org/design/14313-benchmark-format), as benchstat reads it: a line
 /// for each complete run, the settings of the work as configuration.
@@ -36,5 +32,10 @@ void print_junit(std::ostream& out, const RunSet& set);
 /// A test case for each row: a failure where the gate fails it, an error where what the policy asks
 /// for was not or could not be shown, skipped where it is inconclusive and the policy lets it pass.
 void print_junit(std::ostream& out, const Comparison& comparison, const GateResult& gate);
+
+/// Long form, RFC 4180: a header, then a line for each run and metric, the work last; then speedup
+/// and efficiency of each arm that has them, with the bounds of their intervals. Text that a
+/// spreadsheet would take for a formula begins with an apostrophe.
+void print_csv(std::ostream& out, const RunSet& set);
 
 }  // namespace nearmetal

@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <set>
+#include <stdexcept>
+#include <utility>
 
 #include "reports/compare/comparison_row.h"
+#include "reports/formats/charts/charts.h"
 #include "reports/formats/headline.h"
+#include "reports/formats/report_text.h"
 #include "reports/text/text.h"
-#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {
@@ -123,7 +127,7 @@ std::vector<std::string> cells_of(const ComparisonRow& row, const CompareOptions
 TextTable table_of(const Comparison& comparison, Footnotes& footnotes) {
   const CompareOptions& options = comparison.options;
   const std::string confidence = plain_percent(1 - 2 * options.rule.alpha);
-  TextTable table{.columns = {{"row"}}, .rows = {}};
+  TextTable table{.columns = {{"row"}}};
   if (!shows_throughput_alone(options)) table.columns.push_back({"metric"});
   for (const char* side : {base_title(options), new_title(options)}) {
     table.columns.push_back({side_title(side, options), true});
@@ -139,28 +143,32 @@ TextTable table_of(const Comparison& comparison, Footnotes& footnotes) {
   return table;
 }
 
-TextTable table_of_key_differences(const Comparison& comparison) {
-  TextTable table;
-  table.columns = {
-      {"severity"},           {"field"},  {base_title(comparison.options)}, {"differs"},
-      {"where", false, true}, {"allowed"}};
+constexpr const char* comparison_title = "Comparison";
+
+TitledTable table_of_key_differences(const Comparison& comparison) {
+  TextTable table{.columns = {{"severity"},
+                              {"field"},
+                              {base_title(comparison.options)},
+                              {"differs"},
+                              {"where", false, true},
+                              {"allowed"}}};
   for (const KeyDifference& found : comparison.key_differences) {
     table.rows.push_back({to_string(found.severity), found.name, found.base, found.other,
                           found.source, found.allowed ? "yes" : "no"});
   }
-  return table;
+  return {"What must agree and differs, the worst first (--allow-differ FIELD)", std::move(table)};
 }
 
-TextTable table_of_environments(const Comparison& comparison) {
-  TextTable table;
-  table.columns = {
-      {"environment"}, {base_title(comparison.options)}, {new_title(comparison.options)}};
+TitledTable table_of_environments(const Comparison& comparison) {
+  TextTable table{.columns = {{"environment"},
+                              {base_title(comparison.options)},
+                              {new_title(comparison.options)}}};
   for (const EnvironmentDifference& difference : comparison.environment_differences) {
     table.rows.push_back({difference.name,
                           shortened(readable_fact(difference.name, difference.base)),
                           shortened(readable_fact(difference.name, difference.other))});
   }
-  return table;
+  return {.title = "Where the environments differ", .table = std::move(table), .titled = false};
 }
 
 std::string rule_text(const Comparison& comparison) {
@@ -223,84 +231,158 @@ const char* colour_of(Verdict verdict) {
   }
 }
 
-std::vector<const char*> styles_of(const Comparison& comparison, bool colour) {
+std::vector<const char*> styles_of(const Comparison& comparison) {
   std::vector<const char*> styles;
-  if (!colour) return styles;
   for (const auto* rows : {&comparison.rows, &comparison.geometric_means}) {
     for (const ComparisonRow& row : *rows) styles.push_back(colour_of(row.verdict));
   }
   return styles;
 }
 
-}  // namespace
+std::string signed_milliseconds(double seconds) {
+  const std::string text = significant(1e3 * seconds, 3);
+  return (seconds > 0 ? "+" : "") + text;
+}
 
-ComparisonText text_of(const Comparison& comparison) {
-  Footnotes footnotes;
-  ComparisonText text;
-  text.work = comparison.work;
-  text.headlines = headlines(comparison);
-  if (!comparison.key_differences.empty()) {
-    text.key_differences = table_of_key_differences(comparison);
+std::string time_text(double seconds) {
+  if (seconds < 1e-3) return significant(1e6 * seconds, 3) + " us";
+  return significant(1e3 * seconds, 4) + " ms";
+}
+
+std::string value_text(ProbeUnit unit, const Maybe<double>& value) {
+  if (!value) return "?";
+  switch (unit) {
+    case ProbeUnit::seconds:
+      return time_text(*value);
+    case ProbeUnit::hertz:
+      return significant(1e-6 * *value, 4) + " MHz";
+    case ProbeUnit::share:
+      return significant(100 * *value, 3) + " %";
+    case ProbeUnit::bytes_per_second:
+      return significant(1e-9 * *value, 4) + " GB/s";
+    case ProbeUnit::flops_per_second:
+      return *value >= 1e12 ? significant(1e-12 * *value, 4) + " TFLOP/s"
+                            : significant(1e-9 * *value, 4) + " GFLOP/s";
   }
-  text.rows = table_of(comparison, footnotes);
-  text.rule = rule_text(comparison);
-  for (const Explanation& explanation : comparison.explanations) {
-    text.explanations.push_back(text_of(explanation, comparison.options));
+  throw std::logic_error("unnamed ProbeUnit");
+}
+
+// A probe that neither side knows says nothing.
+std::string seen_text(const std::vector<SeenProbe>& seen) {
+  std::vector<std::string> texts;
+  for (const SeenProbe& probe : seen) {
+    if (!probe.base && !probe.other) continue;
+    texts.push_back(probe.name + " " + value_text(probe.unit, probe.base) + " -> " +
+                    value_text(probe.unit, probe.other));
   }
-  if (!comparison.environment_differences.empty()) {
-    text.environments = table_of_environments(comparison);
+  return joined(texts, "; ");
+}
+
+std::string share_text(const Maybe<double>& share) {
+  return share ? signed_percent(*share, 1) : "-";
+}
+
+std::vector<std::string> row_of(const LayerShare& share) {
+  const std::string seen = seen_text(share.seen);
+  const std::string remark =
+      share.statement + (share.statement.empty() || seen.empty() ? "" : "; ") + seen;
+  if (!share.sensitive || !share.seconds) return {to_string(share.layer), "-", "-", "-", remark};
+  // A share of the difference made of noise would only mislead.
+  return {to_string(share.layer), signed_milliseconds(*share.seconds),
+          share_text(share.share_of_step),
+          share.below_noise ? "-" : share_text(share.share_of_difference), remark};
+}
+
+std::string title_of(const Explanation& explanation) {
+  const double change = explanation.difference_seconds / explanation.base_step_seconds;
+  return "Where the difference of '" + explanation.arm + "' comes from: a step takes " +
+         time_text(explanation.new_step_seconds) + " instead of " +
+         time_text(explanation.base_step_seconds) + " (" + signed_percent(change, 1) + ")";
+}
+
+// Layers, what is unexplained last; as remarks the model, and known causes, most likely first.
+TitledTable table_of(const Explanation& explanation, const CompareOptions& options) {
+  TitledTable text;
+  text.title = title_of(explanation);
+  text.table.columns = {
+      {"layer"},
+      {"ms a step", true},
+      {"share of step", true},
+      {"share of difference", true},
+      {std::string("seen, ") + base_title(options) + " -> " + new_title(options)}};
+  for (const LayerShare& share : explanation.layers) text.table.rows.push_back(row_of(share));
+  text.table.rows.push_back(
+      {"unexplained", signed_milliseconds(explanation.unexplained_seconds),
+       signed_percent(explanation.unexplained_seconds / explanation.base_step_seconds, 1),
+       share_text(explanation.unexplained_share),
+       "effects that the model lacks, and interactions of layers"});
+  text.remarks.push_back("model: " + std::string(attribution_model) +
+                         "; each layer: what a step of " + base_name(options) +
+                         " would take more with this layer of " + new_name(options));
+  if (!explanation.noise_seconds) {
+    text.remarks.push_back("how much of it is noise is not known: " +
+                           explanation.noise_seconds.reason);
   }
-  text.remarks = remarks_of(comparison, footnotes);
+  for (size_t i = 0; i < explanation.causes.size(); ++i) {
+    const KnownCause& cause = explanation.causes[i];
+    text.remarks.push_back("likely cause " + std::to_string(i + 1) + ", " + to_string(cause.layer) +
+                           ": " + cause.seen + ": " + cause.hint);
+  }
   return text;
 }
 
-void print_comparison(std::ostream& out, const Comparison& comparison, bool colour) {
-  const ComparisonText text = text_of(comparison);
-  print_head(out, text.work, text.headlines, colour);
-  if (!text.key_differences.rows.empty()) {
-    print_line(out, std::string(key_differences_title) + " (--allow-differ FIELD):");
-    print_aligned(out, text.key_differences);
-    out << '\n';
-  }
-  print_aligned(out, text.rows, styles_of(comparison, colour));
-  print_wrapped(out, text.rule);
-  for (const TitledTable& explanation : text.explanations) {
-    out << '\n';
-    print_line(out, explanation.title + ":");
-    print_aligned(out, explanation.table);
-    for (const std::string& line : explanation.remarks) print_wrapped(out, line);
-  }
-  if (comparison.options.form != ComparisonForm::sets && !text.environments.rows.empty()) {
-    out << '\n';
-    print_aligned(out, text.environments);
-  }
-  for (const std::string& line : text.remarks) print_wrapped(out, line);
+// The verdict beside the row: a phone shows no more of it.
+TextTable with_last_column_second(TextTable table) {
+  const auto move = [](auto& cells) {
+    std::rotate(cells.begin() + 1, cells.end() - 1, cells.end());
+  };
+  move(table.columns);
+  for (auto& row : table.rows) move(row);
+  return table;
 }
 
-void print_comparison_markdown(std::ostream& out, const Comparison& comparison) {
-  const ComparisonText text = text_of(comparison);
-  print_markdown_head(out, text.work, text.headlines);
-  if (!text.key_differences.rows.empty()) {
-    out << key_differences_title << ":\n\n";
-    print_markdown(out, text.key_differences);
-    out << '\n';
+}  // namespace
+
+Page page_of(const Comparison& comparison) {
+  Footnotes footnotes;
+  Page page{.work = comparison.work, .headlines = headlines(comparison)};
+  if (!comparison.key_differences.empty())
+    page.tables.push_back(table_of_key_differences(comparison));
+  page.tables.push_back({.title = comparison_title,
+                         .table = table_of(comparison, footnotes),
+                         .legend = rule_text(comparison),
+                         .titled = false,
+                         .last_styles = styles_of(comparison)});
+  for (const Explanation& explanation : comparison.explanations) {
+    page.tables.push_back(table_of(explanation, comparison.options));
   }
-  print_markdown(out, text.rows);
-  out << '\n' << markdown_escaped(text.rule) << "\n\n";
-  for (const TitledTable& explanation : text.explanations) {
-    out << markdown_escaped(explanation.title) << ":\n\n";
-    print_markdown(out, explanation.table);
-    out << '\n';
-    for (const std::string& line : explanation.remarks) {
-      out << "- " << markdown_escaped(line) << '\n';
-    }
-    out << '\n';
+  if (comparison.options.form != ComparisonForm::sets &&
+      !comparison.environment_differences.empty()) {
+    page.tables.push_back(table_of_environments(comparison));
   }
-  if (comparison.options.form != ComparisonForm::sets && !text.environments.rows.empty()) {
-    print_markdown(out, text.environments);
-    out << '\n';
+  std::ranges::move(remarks_of(comparison, footnotes),
+                    std::back_inserter(page.tables.back().remarks));
+  return page;
+}
+
+Page comparison_page(const RunSet& base, const RunSet& next, const Comparison& comparison,
+                     const std::string& verdict) {
+  const CompareOptions& options = comparison.options;
+  Page page = page_of(comparison);
+  page.title = options.form == ComparisonForm::sets
+                   ? std::string("nearmetal: new runs against base")
+                   : std::string("nearmetal: a ") + new_title(options) + " against bare metal";
+  page.verdict = verdict;
+  page.leading_charts = 2;  // those of the difference and of the throughput
+  page.charts = charts_of(base, next, comparison);
+  const auto rows = std::ranges::find(page.tables, comparison_title, &TitledTable::title);
+  rows->table = with_last_column_second(std::move(rows->table));
+  if (options.form == ComparisonForm::sets && !comparison.environment_differences.empty()) {
+    page.tables.push_back(table_of_environments(comparison));
   }
-  for (const std::string& line : text.remarks) out << "- " << markdown_escaped(line) << '\n';
+  std::ranges::move(details_of({{base_title(options), &base}, {new_title(options), &next}}),
+                    std::back_inserter(page.tables));
+  return page;
 }
 
 }  // namespace nearmetal

@@ -11,7 +11,6 @@
 #include "reports/compare/work_text.h"
 #include "reports/sharing/fractions.h"
 #include "reports/text/text.h"
-#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {
@@ -219,23 +218,6 @@ std::vector<std::string> headlines(const RunSet& set) {
   std::vector<std::string> lines = sharing_headlines(set);
   for (std::string& line : scaling_headlines(set)) lines.push_back(std::move(line));
   return lines.empty() ? throughput_headlines(set) : lines;
-}
-
-void print_head(std::ostream& out, const std::vector<std::string>& work,
-                const std::vector<std::string>& headlines, bool colour) {
-  for (const std::string& line : work) print_wrapped(out, line);
-  for (const std::string& line : headlines) {
-    if (colour) out << "\033[1m";
-    print_wrapped(out, line);
-    if (colour) out << "\033[0m";
-  }
-  if (!work.empty() || !headlines.empty()) out << '\n';
-}
-
-void print_markdown_head(std::ostream& out, const std::vector<std::string>& work,
-                         const std::vector<std::string>& headlines) {
-  for (const std::string& line : work) out << markdown_escaped(line) << "\n\n";
-  for (const std::string& line : headlines) out << "**" << markdown_escaped(line) << "**\n\n";
 }
 
 std::string verdict_counts(const Comparison& comparison) {

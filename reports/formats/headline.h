@@ -1,7 +1,6 @@
 // The answer in a sentence, as it stands above tables and charts.
 #pragma once
 
-#include <ostream>
 #include <string>
 #include <vector>
 
@@ -22,13 +21,6 @@ std::vector<std::string> headlines(const Comparison& comparison);
 /// arms with the most ranks, or the throughput of the only arm; that no run is complete. Empty
 /// where it is none of these.
 std::vector<std::string> headlines(const RunSet& set);
-
-/// Prints what was measured, where and when, then the answer, each on lines of its own, and an
-/// empty line.
-void print_head(std::ostream& out, const std::vector<std::string>& work,
-                const std::vector<std::string>& headlines, bool colour = false);
-void print_markdown_head(std::ostream& out, const std::vector<std::string>& work,
-                         const std::vector<std::string>& headlines);
 
 /// "1 SLOWER, 2 EQUIVALENT", of all rows.
 std::string verdict_counts(const Comparison& comparison);

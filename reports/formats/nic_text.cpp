@@ -14,11 +14,6 @@ constexpr const char* legend_of_distances =
     "host bridges of one NUMA node; SYS: those of two. GDR: the NIC can read and write the GPU's "
     "memory (GPUDirect RDMA); -: what it sends goes through the host's memory; ?: not known.";
 
-template <class T>
-void add_new(std::vector<T>& values, const T& value) {
-  if (std::ranges::find(values, value) == values.end()) values.push_back(value);
-}
-
 std::string text_of(const Maybe<std::string>& value) { return value.value.value_or("?"); }
 
 // "H100 80GB HBM3 1B:00.0"
@@ -140,7 +135,7 @@ TitledTable table_of_paths(const std::vector<Environment>& environments, bool nu
       for (const NicPath& path : gpu.nics) add_new(nics, path.rdma_device);
     }
   }
-  TextTable table{.columns = {{"GPU"}}, .rows = {}};
+  TextTable table{.columns = {{"GPU"}}};
   for (const std::string& nic : nics) table.columns.push_back({nic});
   RowsOfHosts rows;
   for (const Environment& environment : environments) {
@@ -164,8 +159,7 @@ TitledTable table_of_nics(const std::vector<Environment>& environments) {
                               {"NUMA"},
                               {"ATS"},
                               {"model", false, true},
-                              {"firmware", false, true}},
-                  .rows = {}};
+                              {"firmware", false, true}}};
   RowsOfHosts rows;
   for (const Environment& environment : environments) {
     for (const RdmaDevice& nic : environment.rdma) {
@@ -179,7 +173,7 @@ TitledTable table_of_nics(const std::vector<Environment>& environments) {
 }  // namespace
 
 TitledTable gpu_table(const std::vector<Gpu>& gpus) {
-  TextTable table{.columns = {{"GPU"}, {"PCIe"}, {"NUMA"}, {"ATS"}, {"ACS"}}, .rows = {}};
+  TextTable table{.columns = {{"GPU"}, {"PCIe"}, {"NUMA"}, {"ATS"}, {"ACS"}}};
   for (size_t i = 0; i < gpus.size(); ++i) {
     const Gpu& gpu = gpus[i];
     table.columns.push_back({std::to_string(i)});

@@ -1,6 +1,7 @@
 #include "reports/formats/report_text.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <sstream>
@@ -10,57 +11,24 @@
 #include "reports/compare/run_set.h"
 #include "reports/compare/scaling.h"
 #include "reports/compare/work_text.h"
+#include "reports/formats/charts/charts.h"
+#include "reports/formats/charts/shown_arms.h"
 #include "reports/formats/headline.h"
 #include "reports/formats/nic_text.h"
-#include "reports/formats/pipeline_text.h"
-#include "reports/formats/scaling_text.h"
+#include "reports/formats/run_tables.h"
 #include "reports/sharing/arm_figures.h"
 #include "reports/sharing/fractions.h"
+#include "reports/statistics/statistics.h"
 #include "reports/text/text.h"
 #include "reports/text/warning_text.h"
 
 namespace nearmetal {
 namespace {
 
-std::string csv_text(const std::string& text) {
-  const bool like_formula = !text.empty() && std::string("=+-@\t\r").find(text[0]) != text.npos;
-  std::string quoted = like_formula ? "\"'" : "\"";
-  for (const char c : printable(text)) {
-    if (c == '"') quoted += '"';
-    quoted += c;
-  }
-  return quoted + "\"";
-}
-
-void end_csv_line(std::ostream& out, const SetRun& run, const std::string& against) {
-  for (const char* field : told_fields) out << ',' << csv_text(told_value(run, field));
-  out << ',' << (run.run.world_size > 0 ? std::to_string(run.run.world_size) : "") << ','
-      << csv_text(against) << ',' << to_string(run.kind) << "\r\n";
-}
-
-// The lines of an arm as a whole: of no single source and time.
-void print_csv_lines(std::ostream& out, const RunArm& arm, const ScalingPoint& point) {
-  const auto line = [&](const std::string& metric, double value) {
-    out << csv_text("") << ',' << csv_text(arm.name) << ",,complete," << metric << ",1,"
-        << exact(value);
-    end_csv_line(out, arm.runs.front(), point.against);
-  };
-  const auto lines = [&](const std::string& metric, double value, const Maybe<Interval>& interval) {
-    line(metric, value);
-    if (!interval) return;
-    line(metric + "_lower", interval->lower);
-    line(metric + "_upper", interval->upper);
-  };
-  lines("speedup", point.speedup, point.speedup_interval);
-  lines("efficiency", point.efficiency, point.efficiency_interval);
-}
-
 std::vector<const Metric*> shown_metrics(const RunArm& arm) {
   std::vector<const Metric*> metrics;
   for (const Metric& metric : metrics_of(unit_of(arm))) metrics.push_back(&metric);
-  const bool latency =
-      std::ranges::any_of(arm.runs, [](const SetRun& run) { return tells_latency(run.run); });
-  if (latency) {
+  if (shows_latency(arm)) {
     for (const Metric& metric : latency_metrics()) metrics.push_back(&metric);
   }
   if (is_imported(arm)) metrics.push_back(&bus_bandwidth_metric());
@@ -84,6 +52,12 @@ std::vector<LeftOut> left_out_of(const RunArm& arm) {
 // "1x1x1", or of several arms how many.
 std::string arms_text(const std::vector<std::string>& arms) {
   return arms.size() == 1 ? arms.front() : counted(std::ssize(arms), "arm");
+}
+
+using ArmsByText = std::map<std::string, std::vector<std::string>>;
+
+void add_lines(std::vector<std::string>& lines, const ArmsByText& arms) {
+  for (const auto& [text, names] : arms) lines.push_back(arms_text(names) + ": " + text);
 }
 
 // Adds each reason why runs are missing from means, once.
@@ -116,19 +90,18 @@ std::string hosts_of(const RunSet& set, const Run& run) {
 
 // Arms whose runs are of other machines, each of which would have a mean of its own.
 void add_mixed_machines(std::vector<std::string>& lines, const RunSet& set) {
-  std::map<std::string, std::vector<std::string>> arms;  // by their hosts
+  ArmsByText arms;
   for (const RunArm& arm : set.arms) {
     std::set<std::string> hosts;
     for (const SetRun& run : arm.runs) hosts.insert(hosts_of(set, run.run));
     hosts.erase("");
-    if (hosts.size() > 1) {
-      arms[shortened(joined({hosts.begin(), hosts.end()}))].push_back(arm.name);
-    }
+    if (hosts.size() < 2) continue;
+    arms["runs of several machines in one mean (" +
+         shortened(joined({hosts.begin(), hosts.end()})) +
+         "); `report NAME=FILE...` holds machines apart"]
+        .push_back(arm.name);
   }
-  for (const auto& [hosts, names] : arms) {
-    lines.push_back(arms_text(names) + ": runs of several machines in one mean (" + hosts +
-                    "); `report NAME=FILE...` holds machines apart");
-  }
+  add_lines(lines, arms);
 }
 
 std::vector<Tool> builds_of(const RunArm& arm) {
@@ -141,7 +114,7 @@ std::vector<Tool> builds_of(const RunArm& arm) {
 
 // Adds where a mean or a speedup is of several builds, so that it may tell of them, too.
 void add_mixed_builds(std::vector<std::string>& lines, const RunSet& set) {
-  std::map<std::string, std::vector<std::string>> arms;  // by what is said of them
+  ArmsByText arms;
   for (const RunArm& arm : set.arms) {
     const std::vector<Tool> builds = builds_of(arm);
     if (builds.size() < 2) continue;
@@ -158,16 +131,16 @@ void add_mixed_builds(std::vector<std::string>& lines, const RunSet& set) {
          builds_text(own, reference) + " | " + builds_text(reference, own) + ")"]
         .push_back(point.arm);
   }
-  for (const auto& [text, names] : arms) lines.push_back(arms_text(names) + ": " + text);
+  add_lines(lines, arms);
 }
 
 // The sources that imported results rest on.
 void add_derivations(std::vector<std::string>& lines, const RunSet& set) {
-  std::map<std::string, std::vector<std::string>> arms;
+  ArmsByText arms;
   for (const RunArm& arm : set.arms) {
-    if (is_imported(arm)) arms[arm.runs.front().derived].push_back(arm.name);
+    if (is_imported(arm)) arms["imported, " + arm.runs.front().derived].push_back(arm.name);
   }
-  for (const auto& [text, names] : arms) lines.push_back(arms_text(names) + ": imported, " + text);
+  add_lines(lines, arms);
 }
 
 struct RunOfArm {
@@ -211,12 +184,90 @@ void add_warnings(std::vector<std::string>& lines, const RunSet& set) {
   }
 }
 
-}  // namespace
+using Facts = std::vector<std::pair<std::string, std::string>>;
 
+// Distinct values of each field of the comparable key, in its order.
+Facts facts_of_keys(const RunSet& set) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> facts;
+  for (const RunArm& arm : set.arms) {
+    for (const SetRun& run : arm.runs) {
+      for (const KeyField& field : run.key) {
+        auto known = std::ranges::find(facts, field.name, &decltype(facts)::value_type::first);
+        if (known == facts.end()) known = facts.insert(known, {field.name, {}});
+        add_new(known->second, field.value);
+      }
+    }
+  }
+  Facts texts;
+  for (const auto& [name, values] : facts) texts.emplace_back(name, joined(values));
+  return texts;
+}
+
+Facts facts_of_machines(const RunSet& set) {
+  Facts facts = joined_facts(set.environments);
+  for (auto& [name, values] : facts) values = shortened(readable_fact(name, values));
+  return facts;
+}
+
+// A column for each side.
+TextTable side_by_side(const char* title, const Sides& sides, Facts (*facts_of)(const RunSet&)) {
+  TextTable table{.columns = {{title}}};
+  std::map<std::string, size_t> rows;
+  for (size_t side = 0; side < sides.size(); ++side) {
+    table.columns.push_back({sides.size() == 1 ? "value" : sides[side].first});
+    for (const auto& [name, value] : facts_of(*sides[side].second)) {
+      const auto [row, is_new] = rows.emplace(name, table.rows.size());
+      if (is_new) table.rows.emplace_back(sides.size() + 1, "-").front() = name;
+      table.rows[row->second].at(side + 1) = value;
+    }
+  }
+  return table;
+}
+
+// Of the step times of each rank; none where a rank has none.
+std::vector<double> medians_of(const std::vector<Rank>& ranks) {
+  std::vector<double> medians;
+  for (const Rank& rank : ranks) {
+    if (!rank.step_time) return {};
+    medians.push_back(rank.step_time->median_seconds);
+  }
+  return medians;
+}
+
+// The slowest and the fastest rank of each run of several.
+TextTable rank_table(const Sides& sides) {
+  TextTable table{.columns = {{"arm"},
+                              {"run", true},
+                              {"slowest rank", true},
+                              {"%", true},
+                              {"fastest rank", true},
+                              {"%", true}}};
+  for (const auto& [side, set] : sides) {
+    for (const RunArm& arm : set->arms) {
+      for (size_t i = 0; i < arm.runs.size(); ++i) {
+        const std::vector<double> medians = medians_of(arm.runs[i].run.ranks);
+        if (medians.size() < 2) continue;
+        std::vector<std::string>& row = table.rows.emplace_back();
+        row = {labelled(arm.name, side), std::to_string(i + 1)};
+        const auto [least, most] = std::ranges::minmax_element(medians);
+        for (const auto rank : {most, least}) {
+          row.push_back(std::to_string(rank - medians.begin()));
+          row.push_back(signed_percent(*rank / median(medians) - 1));
+        }
+      }
+    }
+  }
+  return table;
+}
+
+// One row for each arm and metric, with the interval of its runs.
 TextTable report_table(const RunSet& set) {
-  TextTable table;
-  table.columns = {{"arm"},     {"metric"},       {"mean [95 %]", true},
-                   {"n", true}, {"spread", true}, {"left out", true}};
+  TextTable table{.columns = {{"arm"},
+                              {"metric"},
+                              {"mean [95 %]", true},
+                              {"n", true},
+                              {"spread", true},
+                              {"left out", true}}};
   for (const RunArm& arm : set.arms) {
     for (const Metric* shown : shown_metrics(arm)) {
       const Metric& metric = *shown;
@@ -230,6 +281,24 @@ TextTable report_table(const RunSet& set) {
   }
   return table;
 }
+
+// What each page of runs begins with.
+Page head_of(const RunSet& set) {
+  Page page{.work = work_lines({{"", &set}}), .headlines = headlines(set)};
+  if (shares_a_device(set)) page.tables = fraction_tables(set);
+  page.remarks = run_warnings(set);
+  return page;
+}
+
+void add(Page& page, std::vector<TitledTable> tables) {
+  std::ranges::move(tables, std::back_inserter(page.tables));
+}
+
+TitledTable scaling_of_arms(const RunSet& set) {
+  return {.title = "Scaling", .table = scaling_table(set), .titled = false};
+}
+
+}  // namespace
 
 std::vector<std::string> run_warnings(const RunSet& set) {
   std::vector<std::string> lines;
@@ -249,39 +318,58 @@ std::vector<std::string> run_warnings(const RunSet& set) {
   return lines;
 }
 
-void print_text(std::ostream& out, const RunSet& set) {
-  print_head(out, work_lines({{"", &set}}), headlines(set));
-  if (shares_a_device(set)) {
-    for (const TitledTable& shown : fraction_tables(set)) print_aligned(out, shown);
+std::vector<TitledTable> details_of(const Sides& sides) {
+  std::vector<TitledTable> tables;
+  TextTable ranks = rank_table(sides);
+  if (!ranks.rows.empty()) {
+    tables.push_back(
+        {.title = "Step time by rank",
+         .table = std::move(ranks),
+         .legend = "Deviation of a rank's median step time from that of the run's middle rank."});
   }
-  for (const TitledTable& shown : tables_beside_figures(set)) print_aligned(out, shown);
-  if (shows_speedup(set)) {
-    print_aligned(out, scaling_table(set));
-    out << '\n';
-  }
-  print_aligned(out, report_table(set));
-  const std::vector<TitledTable> nics = nic_tables(set.environments);
-  const std::vector<std::string> warnings = run_warnings(set);
-  if (!nics.empty() || !warnings.empty()) out << '\n';
-  for (const TitledTable& shown : nics) print_aligned(out, shown);
-  for (const std::string& line : warnings) print_wrapped(out, line);
+  tables.push_back({"The work", side_by_side("what must agree", sides, facts_of_keys)});
+  tables.push_back({"The machines", side_by_side("fact", sides, facts_of_machines)});
+  for (TitledTable& table : tables) table.folded = true;
+  return tables;
 }
 
-void print_markdown(std::ostream& out, const RunSet& set) {
-  print_markdown_head(out, work_lines({{"", &set}}), headlines(set));
-  if (shares_a_device(set)) {
-    for (const TitledTable& shown : fraction_tables(set)) print_markdown(out, shown);
+Page page_of(const RunSet& set) {
+  Page page = head_of(set);
+  add(page, tables_beside_figures(set));
+  if (shows_speedup(set)) page.tables.push_back(scaling_of_arms(set));
+  page.tables.push_back(
+      {.title = "All figures", .table = report_table(set), .titled = false, .folded = true});
+  for (TitledTable& table : nic_tables(set.environments)) {
+    table.folded = true;
+    page.tables.push_back(std::move(table));
   }
-  for (const TitledTable& shown : tables_beside_figures(set)) print_markdown(out, shown);
-  if (shows_speedup(set)) {
-    print_markdown(out, scaling_table(set));
-    out << '\n';
-  }
-  print_markdown(out, report_table(set));
-  out << '\n';
-  for (const TitledTable& shown : nic_tables(set.environments)) print_markdown(out, shown);
-  for (const std::string& line : run_warnings(set)) out << "- " << markdown_escaped(line) << '\n';
+  return page;
 }
+
+Page sweep_page(const RunSet& set) {
+  Page page = head_of(set);
+  add(page, knee_tables(set));
+  TitledTable scaling = scaling_of_arms(set);
+  if (!scaling.table.rows.empty()) page.tables.push_back(std::move(scaling));
+  return page;
+}
+
+Page report_page(const GroupedRuns& runs) {
+  Sides sides;
+  for (const NamedRuns& group : runs.groups) sides.emplace_back(group.name, &group.set);
+  if (sides.empty()) sides = {{"", &runs.all}};
+  Page page = page_of(runs.all);
+  const std::string task = task_of(runs.all);
+  page.title = "nearmetal: " + (task.empty() ? "training" : task) + " throughput";
+  page.work = work_lines(sides);
+  page.charts = charts_of(runs);
+  add(page, details_of(sides));
+  return page;
+}
+
+void print_text(std::ostream& out, const RunSet& set) { print_text(out, page_of(set)); }
+
+void print_markdown(std::ostream& out, const RunSet& set) { print_markdown(out, page_of(set)); }
 
 void print_github_summary(std::ostream& out, const RunSet& set) {
   constexpr size_t most_bytes = 1'000'000;  // of 1 MiB
@@ -294,27 +382,6 @@ void print_github_summary(std::ostream& out, const RunSet& set) {
     summary += "\nCut here: the whole is larger than a step summary may be.\n";
   }
   out << summary;
-}
-
-void print_csv(std::ostream& out, const RunSet& set) {
-  out << "source,arm,started_at,status,metric,unit,value";
-  for (const char* field : told_fields) out << ',' << field;
-  out << ",ranks,against,kind\r\n";
-  for (const RunArm& arm : set.arms) {
-    for (const SetRun& run : arm.runs) {
-      for (const Metric* metric : told_metrics_of(run.run)) {
-        const Maybe<double> value = metric->value_of(run.run);
-        out << csv_text(run.source) << ',' << csv_text(arm.name) << ',' << run.run.started_at << ','
-            << to_string(run.run.status) << ',' << metric->name << ',' << metric->base_unit << ','
-            << (value ? exact(*value) : "");
-        end_csv_line(out, run, "");
-      }
-    }
-  }
-  for (const ScalingPoint& point : scaling_of(set)) {
-    if (!point.is_reference())
-      print_csv_lines(out, *std::ranges::find(set.arms, point.arm, &RunArm::name), point);
-  }
 }
 
 }  // namespace nearmetal

@@ -6,8 +6,9 @@
 #include <stdexcept>
 
 #include "models/errors.h"
-#include "reports/text/nearest_word.h"
 #include "reports/text/text.h"
+#include "reports/json/json.h"
+#include "reports/json/json_text.h"
 
 namespace nearmetal {
 

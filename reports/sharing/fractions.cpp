@@ -79,9 +79,7 @@ std::string missing_alone(const std::vector<const RunArm*>& jobs,
                           const std::vector<const RunArm*>& alone) {
   std::vector<std::string> works;
   for (size_t job = 0; job < jobs.size(); ++job) {
-    if (alone.at(job) != nullptr) continue;
-    const std::string work = work_of(jobs[job]->runs.front());
-    if (std::ranges::find(works, work) == works.end()) works.push_back(work);
+    if (alone.at(job) == nullptr) add_new(works, work_of(jobs[job]->runs.front()));
   }
   return works.empty() ? "" : "no arm did this alone: " + joined(works, "; ");
 }
@@ -201,13 +199,12 @@ std::string plain_cell(const Maybe<SpeedRatio>& ratio) {
   return ratio ? significant(ratio->value, 3) : "-";
 }
 
-std::string cell(const Maybe<double>& value, double scale = 1, int digits = 3) {
-  return value ? significant(scale * *value, digits) : "-";
+std::string cell(const Maybe<double>& value, double scale = 1) {
+  return significant_or_dash(value, scale, 3);
 }
 
 std::string cell(const Maybe<double>& mean, const Maybe<Interval>& interval) {
-  if (!mean) return "-";
-  return interval ? with_interval(*mean, *interval) : significant(*mean);
+  return mean ? estimate_text(*mean, interval) : "-";
 }
 
 // "2436 to 2440", or one where they do not differ to four digits.
@@ -235,14 +232,13 @@ std::string cost_legend(const UnitWords& words, const DeviceWords& device) {
 }
 
 TextTable speed_table(const std::vector<FractionPoint>& points, const UnitWords& words) {
-  TextTable table{{{"arm"},
-                   {"runs", true},
-                   {std::string(words.rate) + " [95 %]", true},
-                   {"x serial", true},
-                   {"x time slices", true},
-                   {"slowdown", true},
-                   {"by neighbours", true}},
-                  {}};
+  TextTable table{.columns = {{"arm"},
+                              {"runs", true},
+                              {std::string(words.rate) + " [95 %]", true},
+                              {"x serial", true},
+                              {"x time slices", true},
+                              {"slowdown", true},
+                              {"by neighbours", true}}};
   const bool unlike = has_unlike_jobs(points);
   if (unlike) table.columns.insert(table.columns.begin() + 3, {"weighted speedup", true});
   for (const FractionPoint& point : points) {
@@ -261,20 +257,19 @@ TextTable speed_table(const std::vector<FractionPoint>& points, const UnitWords&
 
 // A row for each of an arm's jobs, in the unit of its own work.
 TextTable unlike_table(const std::vector<FractionPoint>& points) {
-  TextTable table{{{"arm"},
-                   {"job", true},
-                   {"work"},
-                   {"speed [95 %]", true},
-                   {"unit"},
-                   {"alone", true},
-                   {"x alone", true}},
-                  {}};
+  TextTable table{.columns = {{"arm"},
+                              {"job", true},
+                              {"work"},
+                              {"speed [95 %]", true},
+                              {"unit"},
+                              {"alone", true},
+                              {"x alone", true}}};
   for (const FractionPoint& point : points) {
     for (size_t job = 0; job < point.unlike_jobs.size(); ++job) {
       const JobPoint& told = point.unlike_jobs[job];
       table.rows.push_back({point.arm, std::to_string(job + 1), told.work,
                             cell(told.throughput, told.throughput_interval), told.rate,
-                            cell(told.alone, 1, 4), cell(told.of_alone)});
+                            significant_or_dash(told.alone), cell(told.of_alone)});
     }
   }
   return table;
@@ -285,27 +280,25 @@ std::string unlike_table_legend(const std::vector<FractionPoint>& points) {
   std::vector<std::string> reasons;
   for (const FractionPoint& point : points) {
     for (const JobPoint& job : point.unlike_jobs) {
-      const bool told = std::ranges::find(reasons, job.alone.reason) != reasons.end();
-      if (!job.alone && !told) reasons.push_back(job.alone.reason);
+      if (!job.alone) add_new(reasons, job.alone.reason);
     }
   }
   return joined(reasons, "; ");
 }
 
 TextTable cost_table(const std::vector<FractionPoint>& points, const UnitWords& words) {
-  TextTable table{{{"arm"},
-                   {"each job", true},
-                   {"worst/best", true},
-                   {"fairness", true},
-                   {"p99 step", true},
-                   {"GB", true},
-                   {"W", true},
-                   {words.per_joule, true},
-                   {"a job has"}},
-                  {}};
+  TextTable table{.columns = {{"arm"},
+                              {"each job", true},
+                              {"worst/best", true},
+                              {"fairness", true},
+                              {"p99 step", true},
+                              {"GB", true},
+                              {"W", true},
+                              {words.per_joule, true},
+                              {"a job has"}}};
   for (const FractionPoint& point : points) {
     table.rows.push_back({point.arm, cell(point.job_speeds), cell(point.worst_of_best),
-                          cell(point.fairness, 1, 4), cell(point.p99_inflation),
+                          significant_or_dash(point.fairness), cell(point.p99_inflation),
                           cell(point.memory_bytes, 1e-9), cell(point.power_watts),
                           cell(point.samples_per_joule), point.given});
   }
@@ -320,7 +313,7 @@ struct NeighboursOfOneLoad {
 // The joint work of the neighbours of one load, for each arm that has some, as the mean of its
 // runs.
 TextTable neighbours_table(const RunSet& set) {
-  TextTable table{{{"arm"}, {"neighbours", true}, {"load"}, {"all of them", true}}, {}};
+  TextTable table{.columns = {{"arm"}, {"neighbours", true}, {"load"}, {"all of them", true}}};
   for (const RunArm& arm : set.arms) {
     std::map<std::string, NeighboursOfOneLoad> loads;
     int64_t runs = 0;

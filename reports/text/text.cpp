@@ -30,6 +30,29 @@ std::string scaled(double value, const std::string& unit) {
   return shortest(value, 4) + " " + unit;
 }
 
+constexpr std::array<std::pair<const char*, const char*>, 2> other_names = {
+    {{"gpu", "cuda"}, {"bs", "batch"}}};
+
+// Optimal string alignment distance by dynamic programming: distance[i][j] is that of the first i
+// letters of `a` and the first j of `b`.
+size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<std::vector<size_t>> distance(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i) {
+    for (size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        distance[i][j] = i + j;
+        continue;
+      }
+      const size_t replaced = distance[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      distance[i][j] = std::min({replaced, distance[i - 1][j] + 1, distance[i][j - 1] + 1});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        distance[i][j] = std::min(distance[i][j], distance[i - 2][j - 2] + 1);
+      }
+    }
+  }
+  return distance[a.size()][b.size()];
+}
+
 }  // namespace
 
 std::string significant(double value, int digits) {
@@ -39,6 +62,10 @@ std::string significant(double value, int digits) {
   std::ostringstream text;
   text << std::scientific << std::setprecision(digits - 1) << value;
   return text.str();
+}
+
+std::string significant_or_dash(const Maybe<double>& value, double scale, int digits) {
+  return value ? significant(scale * *value, digits) : "-";
 }
 
 std::string fixed(double value, int decimals) {
@@ -55,11 +82,12 @@ std::string shortest(double value, int digits) {
 
 std::string exact(double value) {
   constexpr int always_enough = std::numeric_limits<double>::max_digits10;
-  for (int digits = std::numeric_limits<double>::digits10; digits < always_enough; ++digits) {
-    std::string text = shortest(value, digits);
-    if (std::strtod(text.c_str(), nullptr) == value) return text;
+  int digits = std::numeric_limits<double>::digits10;
+  std::string text = shortest(value, digits);
+  while (digits < always_enough && std::strtod(text.c_str(), nullptr) != value) {
+    text = shortest(value, ++digits);
   }
-  return shortest(value, always_enough);
+  return text;
 }
 
 std::string with_interval(double value, const Interval& interval) {
@@ -123,6 +151,10 @@ std::string joined(const std::vector<std::string>& words, const std::string& sep
   return text;
 }
 
+void add_new(std::vector<std::string>& values, const std::string& value) {
+  if (std::ranges::find(values, value) == values.end()) values.push_back(value);
+}
+
 std::string replaced(std::string text, const std::string& what, const std::string& with) {
   for (size_t at = text.find(what); at != text.npos; at = text.find(what, at + with.size())) {
     text.replace(at, what.size(), with);
@@ -153,6 +185,28 @@ std::string shortened(const std::string& list) {
   if (list.size() <= longest) return list;
   const size_t end_of_word = list.rfind(", ", longest);
   return list.substr(0, end_of_word == list.npos ? longest : end_of_word) + ", ...";
+}
+
+std::string nearest_word(const std::string& word, const std::vector<std::string>& known) {
+  for (const auto& [other_name, meant] : other_names) {
+    if (word == other_name && std::ranges::find(known, meant) != known.end()) return meant;
+  }
+  constexpr size_t longest_word = 64;  // a longer one is no typing mistake
+  if (word.size() > longest_word) return "";
+  std::string nearest;
+  size_t allowed = std::max<size_t>(1, word.size() / 3);
+  for (const std::string& candidate : known) {
+    const size_t distance = edit_distance(word, candidate);
+    if (distance > allowed || (distance == allowed && !nearest.empty())) continue;
+    nearest = candidate;
+    allowed = distance;
+  }
+  return nearest;
+}
+
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
+  const std::string nearest = nearest_word(word, known);
+  return nearest.empty() ? "" : "; did you mean '" + nearest + "'?";
 }
 
 }  // namespace nearmetal

@@ -16,6 +16,9 @@ namespace nearmetal {
 /// "7.500e+37".
 std::string significant(double value, int digits = 4);
 
+/// The same of a value times `scale`, or "-" where it is not known.
+std::string significant_or_dash(const Maybe<double>& value, double scale = 1, int digits = 4);
+
 std::string fixed(double value, int decimals);
 
 /// The value with at most so many significant digits, and no zeros behind them.
@@ -52,6 +55,9 @@ std::string lower_case(std::string text);  // of ASCII
 
 std::string joined(const std::vector<std::string>& words, const std::string& separator = ", ");
 
+/// Adds a value that is not among them.
+void add_new(std::vector<std::string>& values, const std::string& value);
+
 /// `text` with each `what` in it replaced.
 std::string replaced(std::string text, const std::string& what, const std::string& with);
 
@@ -61,5 +67,13 @@ std::string readable_fact(const std::string& name, const std::string& values);
 
 /// A list for a cell of a table: what goes beyond 160 bytes is cut after a word, with "...".
 std::string shortened(const std::string& list);
+
+/// The known word that is meant by another name, such as cuda by gpu, or that is nearest to `word`
+/// by edit distance (Levenshtein, with swapped neighbours as one edit); empty where none is near:
+/// at most one edit for each three letters, at least 1.
+std::string nearest_word(const std::string& word, const std::vector<std::string>& known);
+
+/// "; did you mean 'x'?", or empty.
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& known);
 
 }  // namespace nearmetal

@@ -4,13 +4,12 @@
 #include <array>
 #include <cctype>
 #include <cstdio>
+#include <ios>
+#include <iterator>
+#include <numeric>
 #include <sstream>
 #include <string_view>
 #include <utility>
-
-#include "reports/text/fit_table.h"
-#include "reports/text/table_rows.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
@@ -32,6 +31,11 @@ CodePoint code_point_at(const std::string& text, size_t at) {
   }
   constexpr std::array<char32_t, 5> least = {0, 0, 0x80, 0x800, 0x10000};  // else written too long
   return value < least.at(bytes) ? CodePoint{} : CodePoint{value, bytes};
+}
+
+// The number of characters, by the bytes that begin one in UTF-8.
+size_t width_of(const std::string& text) {
+  return std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; });
 }
 
 // Not of control characters (C0, C1), those that turn the direction of text or break a line, and
@@ -98,41 +102,18 @@ bool ends_item_number(const std::string& text, size_t at) {
 // Whether GitHub's Markdown takes this character of a text, which stands on a line of its own or in
 // a cell, for more than itself.
 bool is_mark(const std::string& text, size_t at, bool links) {
+  const char c = text[at];
   const char before = at > 0 ? text[at - 1] : ' ';
   const char after = at + 1 < text.size() ? text[at + 1] : '\0';
-  switch (text[at]) {
-    case '\\':
-    case '`':
-    case '*':
-    case '~':
-    case '|':
-    case '$':
-      return true;
-    case '_':
-      return !is_in_word(before) || !is_in_word(after);
-    case '[':
-    case ']':
-      return links;
-    case '<':
-      return is_letter(after) || std::string("/!?").find(after) != std::string::npos;
-    case '&':
-      return (is_letter(after) || after == '#') && text.find(';', at) != text.npos;
-    case '@':
-      return is_in_word(after);
-    case '#':
-      return at == 0 || is_decimal(after);
-    case '>':
-      return at == 0;
-    case '+':
-    case '-':
-    case '=':
-      return at == 0 && (after == ' ' || after == text[at]);
-    case '.':
-    case ')':
-      return ends_item_number(text, at);
-    default:
-      return false;
-  }
+  const auto is_of = [](char one, std::string_view marks) { return marks.find(one) != marks.npos; };
+  const bool in_word = is_in_word(before) && is_in_word(after);
+  const bool begins_block =
+      c == '>' || c == '#' || (is_of(c, "+-=") && (after == ' ' || after == c));
+  return is_of(c, "\\`*~|$") || (at == 0 && begins_block) || (c == '_' && !in_word) ||
+         (links && is_of(c, "[]")) || (is_of(c, ".)") && ends_item_number(text, at)) ||
+         (c == '<' && (is_letter(after) || is_of(after, "/!?"))) ||
+         (c == '&' && (is_letter(after) || after == '#') && text.find(';', at) != text.npos) ||
+         (c == '@' && is_in_word(after)) || (c == '#' && is_decimal(after));
 }
 
 // Behind `lead`; lines that follow are indented.
@@ -151,6 +132,68 @@ void print_words(std::ostream& out, const std::string& lead, const std::string& 
   out << '\n';
 }
 
+constexpr size_t fewest_columns = 20;
+constexpr size_t gap = 2;
+constexpr size_t shortest_part = 12;  // of a word that has to be broken
+
+// Where a stream keeps its limit.
+int place_of_limit() {
+  static const int place = std::ios_base::xalloc();
+  return place;
+}
+
+size_t longest_word(const std::string& text) {
+  std::istringstream words(text);
+  size_t longest = 0;
+  for (std::string word; words >> word;) longest = std::max(longest, width_of(word));
+  return longest;
+}
+
+// The largest of its title and cells.
+size_t largest_of_column(const TextTable& table, size_t column,
+                         size_t (*size)(const std::string& text)) {
+  size_t largest = size(table.columns[column].title);
+  for (const auto& row : table.rows) largest = std::max(largest, size(printable(row[column])));
+  return largest;
+}
+
+size_t all_of(const std::vector<size_t>& widths) {
+  return std::accumulate(widths.begin(), widths.end(), gap * (widths.size() - 1));
+}
+
+void leave_out_dispensable(const TextTable& table, size_t columns, TableFit& fit) {
+  for (size_t i = fit.columns.size(); i-- > 0 && all_of(fit.widths) > columns;) {
+    if (!table.columns[fit.columns[i]].dispensable) continue;
+    fit.columns.erase(std::next(fit.columns.begin(), static_cast<ptrdiff_t>(i)));
+    fit.widths.erase(std::next(fit.widths.begin(), static_cast<ptrdiff_t>(i)));
+  }
+}
+
+// The widest column that is wider than its least loses one, until the table fits or none can.
+void narrow(const std::vector<size_t>& least, size_t columns, std::vector<size_t>& widths) {
+  while (all_of(widths) > columns) {
+    size_t widest = widths.size();
+    for (size_t i = 0; i < widths.size(); ++i) {
+      const bool can = widths[i] > least[i];
+      if (can && (widest == widths.size() || widths[i] > widths[widest])) widest = i;
+    }
+    if (widest == widths.size()) return;
+    --widths[widest];
+  }
+}
+
+// The beginning of a word that is longer than its column, up to a sign between its parts if it can.
+std::string part_of_word(const std::string& word, size_t width) {
+  const std::string part = cut(word, width);
+  const size_t sign = part.find_last_of("_/-.");
+  return sign == part.npos ? part : part.substr(0, sign + 1);
+}
+
+std::string padded(const std::string& text, size_t width, bool right_aligned) {
+  const std::string space(width - std::min(width, width_of(text)), ' ');
+  return right_aligned ? space + text : text + space;
+}
+
 }  // namespace
 
 std::string printable(const std::string& text) {
@@ -165,15 +208,114 @@ std::string printable_json(const std::string& json) {
   });
 }
 
-// The number of characters, by the bytes that begin one in UTF-8.
-size_t width_of(const std::string& text) {
-  return std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; });
-}
-
 std::string cut(const std::string& text, size_t columns) {
   size_t end = 0;
   while (end < text.size() && columns-- > 0) end += code_point_at(text, end).bytes;
   return text.substr(0, end);
+}
+
+void limit_columns(std::ostream& out, size_t columns) {
+  out.iword(place_of_limit()) = static_cast<long>(std::max(columns, fewest_columns));
+}
+
+size_t column_limit(std::ostream& out) { return out.iword(place_of_limit()); }
+
+void take_column_limit(std::ostream& text, std::ostream& out) {
+  text.iword(place_of_limit()) = out.iword(place_of_limit());
+}
+
+TableFit fit(const TextTable& table, size_t columns) {
+  TableFit fit;
+  for (size_t column = 0; column < table.columns.size(); ++column) {
+    fit.columns.push_back(column);
+    fit.widths.push_back(largest_of_column(table, column, width_of));
+  }
+  if (columns == 0) return fit;
+  leave_out_dispensable(table, columns, fit);
+  std::vector<size_t> least;
+  for (const size_t column : fit.columns) {
+    least.push_back(largest_of_column(table, column, longest_word));
+  }
+  narrow(least, columns, fit.widths);
+  for (size_t& width : least) width = std::min(width, shortest_part);
+  narrow(least, columns, fit.widths);
+  fit.too_wide = all_of(fit.widths) > columns;
+  return fit;
+}
+
+std::vector<std::string> wrap_cell(const std::string& cell, size_t width) {
+  if (width_of(cell) <= width) return {cell};
+  std::vector<std::string> lines;
+  std::istringstream words(cell);
+  for (std::string word; words >> word;) {
+    while (width_of(word) > width) {
+      lines.push_back(part_of_word(word, width));
+      word.erase(0, lines.back().size());
+    }
+    if (!lines.empty() && width_of(lines.back()) + 1 + width_of(word) <= width) {
+      lines.back() += " " + word;
+    } else {
+      lines.push_back(word);
+    }
+  }
+  return lines;
+}
+
+TableRows::TableRows(std::ostream& out, const TextTable& table)
+    : out_(out), columns_(table.columns), fit_(fit(table, column_limit(out))) {}
+
+void TableRows::print_titles() const {
+  if (fit_.too_wide) return;
+  std::vector<std::string> titles;
+  for (const TextTable::Column& column : columns_) titles.push_back(column.title);
+  print_row(titles, nullptr);
+}
+
+void TableRows::print(const std::vector<std::string>& cells, const char* last_style) const {
+  fit_.too_wide ? print_list(cells, last_style) : print_row(cells, last_style);
+}
+
+// Room is not what a list lacks: it has the columns that a table can do without, too.
+void TableRows::print_list(const std::vector<std::string>& cells, const char* last_style) const {
+  for (size_t i = 0; i < cells.size(); ++i) {
+    if (i > 0 && (cells[i].empty() || cells[i] == "-")) continue;
+    const bool styled = last_style != nullptr && i + 1 == cells.size();
+    if (styled) out_ << last_style;
+    print_line(out_, columns_[i].title + ": " + cells[i], i == 0 ? "" : "  ");
+    if (styled) out_ << "\033[0m";
+  }
+}
+
+void TableRows::print_row(const std::vector<std::string>& cells, const char* last_style) const {
+  std::vector<std::vector<std::string>> wrapped;
+  size_t height = 0;
+  for (size_t i = 0; i < fit_.columns.size(); ++i) {
+    const std::string cell = printable(cells[fit_.columns[i]]);
+    wrapped.push_back(column_limit(out_) == 0 ? std::vector{cell}
+                                              : wrap_cell(cell, fit_.widths[i]));
+    height = std::max(height, wrapped.back().size());
+  }
+  for (size_t line = 0; line < height; ++line) {
+    std::vector<std::string> parts;
+    for (const auto& cell : wrapped) parts.push_back(line < cell.size() ? cell[line] : "");
+    print_line_of_row(parts, last_style);
+  }
+}
+
+void TableRows::print_line_of_row(const std::vector<std::string>& parts,
+                                  const char* last_style) const {
+  const auto right_aligned = [&](size_t i) { return columns_[fit_.columns[i]].right_aligned; };
+  const size_t last = parts.size() - 1;
+  for (size_t i = 0; i < last; ++i) {
+    out_ << padded(parts[i], fit_.widths[i], right_aligned(i)) << "  ";
+  }
+  const bool right = right_aligned(last);
+  const std::string text = padded(parts[last], right ? fit_.widths[last] : 0, right);
+  if (last_style == nullptr) {
+    out_ << text << '\n';
+  } else {
+    out_ << last_style << text << "\033[0m\n";
+  }
 }
 
 void print_aligned(std::ostream& out, const TextTable& table,
@@ -235,18 +377,20 @@ void print_markdown(std::ostream& out, const TextTable& table) {
   }
 }
 
-void print_aligned(std::ostream& out, const TitledTable& titled) {
-  print_line(out, titled.title + ":");
-  print_aligned(out, titled.table);
+void print_aligned(std::ostream& out, const TitledTable& titled, bool colour) {
+  if (titled.titled) print_line(out, titled.title + ":");
+  print_aligned(out, titled.table, colour ? titled.last_styles : std::vector<const char*>{});
   if (!titled.legend.empty()) print_wrapped(out, titled.legend);
-  out << '\n';
+  for (const std::string& line : titled.remarks) print_wrapped(out, line);
 }
 
 void print_markdown(std::ostream& out, const TitledTable& titled) {
-  out << markdown_escaped(titled.title) << ":\n\n";
+  if (titled.titled) out << markdown_escaped(titled.title) << ":\n\n";
   print_markdown(out, titled.table);
   out << '\n';
   if (!titled.legend.empty()) out << markdown_escaped(titled.legend) << "\n\n";
+  for (const std::string& line : titled.remarks) out << "- " << markdown_escaped(line) << '\n';
+  if (!titled.remarks.empty()) out << '\n';
 }
 
 }  // namespace nearmetal

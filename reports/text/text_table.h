@@ -1,6 +1,7 @@
-// A table of text cells, for a terminal or as Markdown.
+// A table of text cells, for a terminal or as Markdown, and text that shows as itself there.
 #pragma once
 
+#include <cstddef>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -14,18 +15,67 @@ struct TextTable {
     bool dispensable = false;  // left out where the table is too wide for its place
   };
   std::vector<Column> columns;
-  std::vector<std::vector<std::string>> rows;  // as many cells as there are columns
+  std::vector<std::vector<std::string>> rows{};  // as many cells as there are columns
 };
 
 struct TitledTable {
   std::string title;
   TextTable table;
-  std::string legend{};                // what its columns mean, or empty
-  std::vector<std::string> remarks{};  // below it, one line each
+  std::string legend{};                    // what its columns mean, or empty
+  std::vector<std::string> remarks{};      // below it, one line each
+  bool titled = true;                      // in text; in HTML all tables are
+  bool folded = false;                     // in HTML, where it is below the charts
+  std::vector<const char*> last_styles{};  // for the last cell of each row, where colours show
 };
 
-/// Prints as TableRows (table_rows.h) does, columns being as wide as their widest cell.
-/// `last_styles`: an escape sequence for the last cell of each row, where there are any.
+/// From now on tables and wrapped lines that are printed to `out` take so many columns at most,
+/// as far as their words let them; 20 where it is less.
+void limit_columns(std::ostream& out, size_t columns);
+
+/// The limit that limit_columns() set; without one 0.
+size_t column_limit(std::ostream& out);
+
+/// For text that `out` gets later.
+void take_column_limit(std::ostream& text, std::ostream& out);
+
+struct TableFit {
+  std::vector<size_t> columns;  // shown ones, by index
+  std::vector<size_t> widths;   // of those
+  bool too_wide = false;        // in spite of all that
+};
+
+/// Into so many columns (0: any): what the table can do without is left out, from the right, then
+/// the widest columns become narrower, but none than its longest word; where that is not enough,
+/// long words are broken, too.
+TableFit fit(const TextTable& table, size_t columns);
+
+/// The words of a cell on as many lines as it takes, at least one.
+std::vector<std::string> wrap_cell(const std::string& cell, size_t width);
+
+/// For rows that are not all known at once. Columns are as wide as those of a table need, or as
+/// limit_columns() lets them be, with words of a cell on further lines; where even that is too
+/// wide, each row is a list of its cells, each behind the title of its column. Control characters
+/// are shown as '?'.
+class TableRows {
+ public:
+  TableRows(std::ostream& out, const TextTable& table);
+
+  void print_titles() const;
+  /// `last_style`: an escape sequence for the last cell, or null.
+  void print(const std::vector<std::string>& cells, const char* last_style = nullptr) const;
+
+ private:
+  void print_list(const std::vector<std::string>& cells, const char* last_style) const;
+  void print_row(const std::vector<std::string>& cells, const char* last_style) const;
+  void print_line_of_row(const std::vector<std::string>& parts, const char* last_style) const;
+
+  std::ostream& out_;
+  std::vector<TextTable::Column> columns_;
+  TableFit fit_;
+};
+
+/// Prints as TableRows does, columns being as wide as their widest cell. `last_styles`: an escape
+/// sequence for the last cell of each row, where there are any.
 void print_aligned(std::ostream& out, const TextTable& table,
                    const std::vector<const char*>& last_styles = {});
 
@@ -40,16 +90,13 @@ void print_line(std::ostream& out, const std::string& line, const std::string& l
 /// GitHub's Markdown.
 void print_markdown(std::ostream& out, const TextTable& table);
 
-/// Prints with title and legend, and an empty line behind it.
-void print_aligned(std::ostream& out, const TitledTable& titled);
+/// Prints with title, legend and remarks; as Markdown an empty line follows.
+void print_aligned(std::ostream& out, const TitledTable& titled, bool colour = false);
 void print_markdown(std::ostream& out, const TitledTable& titled);
 
 /// Text that shows as itself in Markdown, on one line: what would be HTML or a mark is escaped, and
 /// nothing else.
 std::string markdown_escaped(const std::string& text);
-
-/// Code points.
-size_t width_of(const std::string& text);
 
 /// The first so many characters.
 std::string cut(const std::string& text, size_t columns);

@@ -118,7 +118,7 @@ class Grid(cli.SweepTest):
             text = page.read()
         for title in ("Throughput over batch", "Throughput over zero_init"):
             self.assertIn(f"Chart: {title}", text)
-        self.assertIn("Memory over batch: memory is not known", text)
+        self.assertIn("Memory is not known: ", text)
         self.assertIn("The smallest batch within 5 % of the best", text)
 
 

@@ -154,8 +154,8 @@ class Report(cli.CliTest):
         self.assertEqual(process.returncode, 0, process.err)
         folder = pathlib.Path(self.path("plots"))
         names = sorted(path.stem for path in folder.glob("*.gp"))
-        self.assertEqual(names, ["distribution", "efficiency", "profile", "ranks", "speedup",
-                                 "steps", "throughput"])
+        self.assertEqual(names, ["distribution", "efficiency", "profile", "speedup", "steps",
+                                 "throughput"])
         with open(folder / "speedup.csv", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         self.assertEqual([row["ranks"] for row in rows], ["1", "2", "4"])

@@ -12,8 +12,9 @@
 #include "reports/compare/run_set.h"
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/charts/charts.h"
+#include "reports/formats/comparison_json.h"
 #include "reports/formats/comparison_text.h"
-#include "reports/formats/html.h"
+#include "reports/formats/page.h"
 #include "reports/formats/report_text.h"
 #include "reports/json/json.h"
 
@@ -32,8 +33,8 @@ void compare_sides(const RunSet& base, const RunSet& next) {
   for (const Metric* metric : metrics_of(sample_units)) options.metrics.emplace_back(metric->name);
   const Comparison comparison = compare(base, next, options);
   std::ostringstream text;
-  print_comparison(text, comparison, true);
-  print_comparison_markdown(text, comparison);
+  print_text(text, page_of(comparison), true);
+  print_markdown(text, page_of(comparison));
   const GateResult gate = judge(corrected_for_rows(comparison), {.fail_on = FailOn::any});
   text << power_text(comparison);
   require(!to_json(comparison, gate, gate.exit_code).empty(), "a comparison can be written");

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <set>
 #include <sstream>
-#include <stdexcept>
 
 namespace nearmetal {
 namespace {
@@ -52,7 +51,11 @@ double place_of_value(const Bar& bar, const Bars& bars) {
   return meets_line ? *bars.line : end;
 }
 
-std::pair<double, bool> axis_end_of(const Bars& bars) {
+std::string filled(const std::string& style, const std::string& colour) {
+  return "fs " + style + " border lc rgb '" + colour + "' lc rgb '" + colour + "'";
+}
+
+AxisEnd axis_end_of(const Bars& bars) {
   double value = bars.line.value_or(0), whisker = 0;
   for (const Bar& bar : bars.bars) {
     value = std::max(value, bar.value);
@@ -60,6 +63,65 @@ std::pair<double, bool> axis_end_of(const Bars& bars) {
     if (bar.whisker) whisker = std::max(whisker, bar.whisker->upper);
   }
   return axis_end(value, whisker);
+}
+
+// Bars of a row stand beside each other, one for each side.
+std::string csv_of(const Bars& bars) {
+  const double end = axis_end_of(bars).value;
+  std::ostringstream csv =
+      csv_with("position,half_height,label,side,kind,mark,value,lower,upper,text");
+  const double half_height = 0.38 / static_cast<double>(bars.sides.size());
+  for (const Bar& bar : bars.bars) {
+    double position =
+        static_cast<double>(bar.row) - 0.38 + half_height * static_cast<double>(2 * bar.side + 1);
+    const auto add = [&](const char* mark, double value, const Interval& whisker,
+                         const std::string& text) {
+      csv << position << ',' << 0.9 * half_height << ',' << quoted_label(bar.label) << ','
+          << bar.side << ',' << to_string(bar.kind) << ',' << mark << ',' << value << ','
+          << whisker.lower << ',' << whisker.upper << ',' << text << '\n';
+    };
+    add("bar", bar.value, bar.whisker ? *bar.whisker : Interval{bar.value, bar.value}, "");
+    for (const double circle : bar.circles) add("run", circle, {circle, circle}, "");
+    const double label = std::min(end, place_of_value(bar, bars));
+    // A whisker that is cut goes on to the edge: its value is above it.
+    if (bar.whisker && bar.whisker->upper > end) position -= 0.6 * half_height;
+    add("text", label, {label, label}, significant(bar.value));
+  }
+  return csv.str();
+}
+
+// One element of the plot for each side and kind that occur, so that the key names no other.
+std::string script_of(const Bars& bars) {
+  std::set<std::pair<size_t, Kind>> looks;
+  for (const Bar& bar : bars.bars) looks.insert({bar.side, bar.kind});
+  std::string plots;
+  for (const auto& [side, kind] : looks) {
+    const std::string& name = bars.sides[side];
+    plots += "$data using (strcol('mark') eq 'bar' && column('side') == " + std::to_string(side) +
+             " && strcol('kind') eq '" + to_string(kind) +
+             "' ? column('value') / 2 : NaN):'position':(column('value') / 2):'half_height' "
+             "with boxxy " +
+             fill(kind, colour(side)) + " title '" + name + (name.empty() ? "" : ", ") +
+             to_string(kind) + "', \\\n  ";
+  }
+  const AxisEnd end = axis_end_of(bars);
+  constexpr int key_height = 20;
+  return chart_head(height_of_rows(bars.rows.size() * (bars.sides.size() + 1) / 2) +
+                        key_height * static_cast<int>(looks.size()),
+                    end) +
+         row_axis(bars.rows) +
+         axis('x', 0, (1 + room_of_value) * end.value, tick_step(end.value, most_ticks(end.value)),
+              bars.axis) +
+         "set grid xtics ls 1\nset key on above right horizontal Left reverse samplen 1.5\n" +
+         (bars.line ? line_at(*bars.line) : "") + "plot " + plots +
+         "$data using (strcol('mark') eq 'bar' && column('upper') > column('lower') ? "
+         "column('value') : NaN):'position':'lower':(drawn(column('upper'))) with xerrorbars pt 0 "
+         "lw 1.5 "
+         "lc rgb 'black' notitle, \\\n  "
+         "$data using (strcol('mark') eq 'run' ? column('value') : NaN):'position' with points "
+         "pt 6 ps 0.5 lc rgb 'black' notitle, \\\n  "
+         "$data using (strcol('mark') eq 'text' ? column('value') : NaN):'position':"
+         "(strcol('text')) with labels left offset 0.7,0 font ',12' notitle\n";
 }
 
 }  // namespace
@@ -118,33 +180,25 @@ std::string colour(size_t index) {
 }
 
 std::string fill(Kind kind, const std::string& colour) {
-  const std::string edge = " border lc rgb '" + colour + "' lc rgb '" + colour + "'";
-  switch (kind) {
-    case Kind::measured:
-      return "fs solid 0.7" + edge;
-    case Kind::emulated:
-      return "fs pattern 4" + edge;
-    case Kind::predicted:
-      return "fs empty" + edge;
-    case Kind::imported:
-      return "fs pattern 6" + edge;
-  }
-  throw std::logic_error("unnamed Kind");
+  constexpr std::array styles = {"solid 0.7", "pattern 4", "empty", "pattern 6"};
+  return filled(styles.at(static_cast<size_t>(kind)), colour);
 }
 
+std::string outline(const std::string& colour) { return filled("empty", colour); }
+
 std::string point(Kind kind, const std::string& colour) {
-  const std::string look = " ps 0.9 lw 1.5 lc rgb '" + colour + "'";
-  switch (kind) {
-    case Kind::measured:
-      return "pt 7" + look;
-    case Kind::emulated:
-      return "pt 6" + look;
-    case Kind::predicted:
-      return "pt 2" + look;
-    case Kind::imported:
-      return "pt 4" + look;
-  }
-  throw std::logic_error("unnamed Kind");
+  constexpr std::array types = {"7", "6", "2", "4"};
+  return std::string("pt ") + types.at(static_cast<size_t>(kind)) + " ps 0.9 lw 1.5 lc rgb '" +
+         colour + "'";
+}
+
+// Vectors draw them: gnuplot's own come with a white spot behind each point.
+std::string whiskers(const std::string& data, const std::string& position,
+                     const std::string& colour) {
+  return data + " using " + position +
+         ":'lower':(0):(drawn(column('upper')) - column('lower')) with vectors heads size screen "
+         "0.01,90 lw 1.5 lc rgb '" +
+         colour + "' notitle";
 }
 
 double tick_step(double length, int most_ticks) {
@@ -162,75 +216,50 @@ int most_ticks(double largest) {
       std::clamp<size_t>(characters / (plain_number(std::floor(largest)).size() + 3), 3, 6));
 }
 
-std::pair<double, bool> axis_end(double largest_value, double largest_whisker) {
+AxisEnd axis_end(double largest_value, double largest_whisker) {
   const double most = 2 * largest_value;
   if (most > 0 && largest_whisker > most) return {most, true};
   return {std::max(largest_value, largest_whisker), false};
 }
 
-std::string definition_of_drawn(double axis_end) {
-  const std::string most = plain_number(2 * axis_end);
-  return "drawn(x) = x > " + most + " ? " + most + " : x\n";
+// Lines that end millions of axes away are left out by gnuplot.
+std::string chart_head(int height, const AxisEnd& end) {
+  constexpr int height_of_note = 24;
+  const std::string most = plain_number(2 * end.value);
+  return chart_head(height + (end.cuts ? height_of_note : 0)) +
+         (end.cuts ? "set title 'whiskers are cut: see the table' font ',12'\n" : "") +
+         "drawn(x) = x > " + most + " ? " + most + " : x\n";
 }
 
-// Bars of a row stand beside each other, one for each side.
-std::string csv_of(const Bars& bars) {
-  const double end = axis_end_of(bars).first;
-  std::ostringstream csv =
-      csv_with("position,half_height,label,side,kind,mark,value,lower,upper,text");
-  const double half_height = 0.38 / static_cast<double>(bars.sides.size());
-  for (const Bar& bar : bars.bars) {
-    double position =
-        static_cast<double>(bar.row) - 0.38 + half_height * static_cast<double>(2 * bar.side + 1);
-    const auto add = [&](const char* mark, double value, const Interval& whisker,
-                         const std::string& text) {
-      csv << position << ',' << 0.9 * half_height << ',' << quoted_label(bar.label) << ','
-          << bar.side << ',' << to_string(bar.kind) << ',' << mark << ',' << value << ','
-          << whisker.lower << ',' << whisker.upper << ',' << text << '\n';
-    };
-    add("bar", bar.value, bar.whisker ? *bar.whisker : Interval{bar.value, bar.value}, "");
-    for (const double circle : bar.circles) add("run", circle, {circle, circle}, "");
-    const double label = std::min(end, place_of_value(bar, bars));
-    // A whisker that is cut goes on to the edge: its value is above it.
-    if (bar.whisker && bar.whisker->upper > end) position -= 0.6 * half_height;
-    add("text", label, {label, label}, significant(bar.value));
-  }
-  return csv.str();
+std::string axis(char name, double begin, double end, double tick, const std::string& title) {
+  const std::string set = std::string("set ") + name;
+  return set + "range [" + plain_number(begin) + ":" + plain_number(end) + "]\n" + set + "tics " +
+         plain_number(tick) + "\n" + set + "label '" + title + "'\n";
 }
 
-// One element of the plot for each side and kind that occur, so that the key names no other.
-std::string script_of(const Bars& bars) {
-  std::set<std::pair<size_t, Kind>> looks;
-  for (const Bar& bar : bars.bars) looks.insert({bar.side, bar.kind});
-  std::string plots;
-  for (const auto& [side, kind] : looks) {
-    const std::string& name = bars.sides[side];
-    plots += "$data using (strcol('mark') eq 'bar' && column('side') == " + std::to_string(side) +
-             " && strcol('kind') eq '" + to_string(kind) +
-             "' ? column('value') / 2 : NaN):'position':(column('value') / 2):'half_height' "
-             "with boxxy " +
-             fill(kind, colour(side)) + " title '" + name + (name.empty() ? "" : ", ") +
-             to_string(kind) + "', \\\n  ";
+std::string left_out_text(size_t left_out) {
+  return left_out == 0 ? "" : " " + std::to_string(left_out) + " more are not shown.";
+}
+
+std::string counts_text(const TextTable& table, const std::string& column) {
+  const auto place = std::ranges::find(table.columns, column, &TextTable::Column::title);
+  const auto index = static_cast<size_t>(place - table.columns.begin());
+  const std::string unit = column == "n" ? "" : " " + column;
+  std::string text;
+  std::set<std::string> counts;
+  for (const auto& row : table.rows) {
+    counts.insert(row.at(index) + unit);
+    text += (text.empty() ? "" : ", ") + row.front() + " " + row.at(index) + unit;
   }
-  const auto [end, cuts] = axis_end_of(bars);
-  constexpr int key_line_height = 20;
-  return chart_head(height_of_rows(bars.rows.size() * (bars.sides.size() + 1) / 2) +
-                    key_line_height * static_cast<int>(looks.size()) +
-                    (cuts ? height_of_note : 0)) +
-         row_axis(bars.rows) + "set xrange [0:" + plain_number((1 + room_of_value) * end) +
-         "]\nset xtics " + plain_number(tick_step(end, most_ticks(end))) + "\nset xlabel '" +
-         bars.axis +
-         "'\nset grid xtics ls 1\nset key on above right horizontal Left reverse samplen 1.5\n" +
-         (bars.line ? line_at(*bars.line) : "") + (cuts ? cut_note : "") +
-         definition_of_drawn(end) + "plot " + plots +
-         "$data using (strcol('mark') eq 'bar' && column('upper') > column('lower') ? "
-         "column('value') : NaN):'position':'lower':(drawn(column('upper'))) with xerrorbars pt 0 "
-         "lw 1.5 "
-         "lc rgb 'black' notitle, \\\n  "
-         "$data using (strcol('mark') eq 'run' ? column('value') : NaN):'position' with points "
-         "pt 6 ps 0.5 lc rgb 'black' notitle, \\\n  "
-         "$data using (strcol('mark') eq 'text' ? column('value') : NaN):'position':"
-         "(strcol('text')) with labels left offset 0.7,0 font ',12' notitle\n";
+  if (counts.empty()) return "";
+  return counts.size() == 1 ? " n = " + *counts.begin() + "." : " n: " + text + ".";
+}
+
+Chart bar_chart(Chart chart, const Bars& bars, const std::string& missing) {
+  if (bars.bars.empty()) return missing_chart(std::move(chart), missing);
+  chart.csv = csv_of(bars);
+  chart.script = script_of(bars);
+  return chart;
 }
 
 }  // namespace nearmetal

@@ -34,8 +34,24 @@ std::string script_with_data(const Chart& chart);
 /// A script that reads NAME.csv from the current folder, and writes NAME.svg there.
 std::string script_with_files(const Chart& chart);
 
+/// Where an axis from 0 ends. The whiskers of a few runs can be a thousand times as long as what
+/// they belong to, of which nothing would be seen beside them: they are cut at twice the largest
+/// value.
+struct AxisEnd {
+  double value = 0;
+  bool cuts = false;  // some whisker
+};
+AxisEnd axis_end(double largest_value, double largest_whisker);
+
 /// The lines with which each script begins: an image of this height, 480 wide.
 std::string chart_head(int height);
+/// The same where there are whiskers, which end at drawn(x): with a note above where they are cut.
+std::string chart_head(int height, const AxisEnd& end);
+
+/// A key above the chart, with a line for each of its entries.
+inline constexpr const char* key_above =
+    "set key on above vertical maxcols 1 Left reverse samplen 1.5\n";
+inline constexpr int key_line_height = 18;
 
 /// A vertical axis with a label for each of `rows`, the first on top, at 0, 1, ...; on two lines
 /// where it is long.
@@ -51,12 +67,17 @@ std::string quoted_label(const std::string& text);
 
 /// Colours that show on white and on black, told apart by most colour-blind eyes.
 std::string colour(size_t index);
-/// How areas of this kind are filled: measured solid, emulated hatched, predicted empty,
-/// imported hatched the other way.
+/// How areas of this kind are filled: measured solid, imported and emulated hatched each in its
+/// way.
 std::string fill(Kind kind, const std::string& colour);
-/// How a point of this kind is drawn: measured filled, emulated open, predicted a cross, imported a
-/// square.
+/// Areas that are only outlined.
+std::string outline(const std::string& colour);
+/// How a point of this kind is drawn: measured filled, emulated open, imported a square.
 std::string point(Kind kind, const std::string& colour);
+
+/// An element of a plot: the whiskers of these data at this position, in a colour.
+std::string whiskers(const std::string& data, const std::string& position,
+                     const std::string& colour);
 
 /// How many ticks stand beside each other without touching, where labels are as long as that of
 /// this value.
@@ -66,18 +87,15 @@ int most_ticks(double largest);
 /// `length`, which is above 0.
 double tick_step(double length, int most_ticks);
 
-/// Where an axis from 0 ends. The whiskers of a few runs can be a thousand times as long as what
-/// they belong to, of which nothing would be seen beside them: they are cut at twice the largest
-/// value. Second: whether any is.
-std::pair<double, bool> axis_end(double largest_value, double largest_whisker);
+/// The settings of an axis, 'x' or 'y': its range, the distance of its ticks and what it shows.
+std::string axis(char name, double begin, double end, double tick, const std::string& title);
 
-/// A setting of gnuplot, which takes some height on top of the chart: that whiskers are cut.
-inline constexpr const char* cut_note = "set title 'whiskers are cut: see the table' font ',12'\n";
-inline constexpr int height_of_note = 24;
+/// " n = 5.", or where they differ " n: 1x1 5, 1x2 4.", by the first column of a table and this
+/// one; other counts than n come with its title: " n = 60 steps.".
+std::string counts_text(const TextTable& table, const std::string& column = "n");
 
-/// A function of gnuplot, `drawn(x)`, for the ends of whiskers: not far beyond the end of the axis,
-/// as gnuplot leaves out lines that end millions of axes away.
-std::string definition_of_drawn(double axis_end);
+/// " 3 more are not shown.", or nothing.
+std::string left_out_text(size_t left_out);
 
 /// The number as gnuplot reads it: 10 significant digits.
 inline std::string plain_number(double value) { return shortest(value, 10); }
@@ -100,7 +118,7 @@ struct Bars {
   std::vector<Bar> bars{};
 };
 
-std::string csv_of(const Bars& bars);
-std::string script_of(const Bars& bars);
+/// The chart of these bars; without one it is missing, and why.
+Chart bar_chart(Chart chart, const Bars& bars, const std::string& missing);
 
 }  // namespace nearmetal

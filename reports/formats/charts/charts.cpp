@@ -1,24 +1,323 @@
-
 #include "reports/formats/charts/charts.h"
 
 #include <algorithm>
-#include <numeric>
+#include <cmath>
+#include <functional>
+#include <set>
 
+#include "reports/compare/comparison_row.h"
+#include "reports/compare/grid_curves.h"
 #include "reports/document/metric.h"
+#include "reports/formats/charts/scaling_charts.h"
+#include "reports/formats/charts/step_charts.h"
+#include "reports/sharing/arm_figures.h"
 #include "reports/sharing/fractions.h"
 
 namespace nearmetal {
 namespace {
 
-void add_arm(ShownArms& shown, const std::string& name, const RunArm* arm, size_t side) {
-  if (arm == nullptr || arm->runs.empty()) return;
-  const std::string side_name = shown.sides.size() > 1 ? shown.sides[side] : "";
-  shown.arms.push_back({name, side_name, shown.rows.size() - 1, side, arm->runs.front().kind, arm});
+std::string verdict_colour(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::slower:
+      return colour(4);
+    case Verdict::equivalent:
+    case Verdict::faster:
+      return colour(2);
+    default:
+      return colour(1);
+  }
+}
+
+std::string difference_script(const Comparison& comparison, const std::vector<std::string>& rows,
+                              double least, double most) {
+  const double margin = log_margin(comparison.options.rule);
+  const std::string lower = plain_number(100 * std::expm1(margin));
+  const std::string upper = plain_number(100 * std::expm1(-margin));
+  std::string script =
+      chart_head(height_of_rows(rows.size())) + row_axis(rows) +
+      axis('x', least, most, tick_step(most - least, 6), "difference, %") +
+      "set grid xtics ls 1\nset object 1 rectangle from first " + lower + ", graph 0 to first " +
+      upper +
+      ", graph 1 fs solid 0.25 noborder fc rgb '#888888' behind\n"
+      "set arrow 1 from first 0, graph 0 to first 0, graph 1 nohead lw 1 lc rgb 'black'\nplot ";
+  for (const Verdict verdict :
+       {Verdict::slower, Verdict::inconclusive, Verdict::equivalent, Verdict::faster}) {
+    script += "$data using (strcol('verdict') eq '" + std::string(to_string(verdict)) +
+              "' ? column('difference') : NaN):'position':'lower':'upper' with xerrorbars pt 7 "
+              "ps 0.8 lw 2 lc rgb '" +
+              verdict_colour(verdict) + "' notitle, \\\n  ";
+  }
+  return script +
+         "$data using 'difference':'position':(strcol('text')) with labels center offset 0,0.8 "
+         "font ',12' notitle\n";
+}
+
+constexpr size_t most_curves = 8;  // as there are colours
+constexpr size_t most_labels = 8;  // along an axis
+
+struct PlacedPoint {
+  size_t curve = 0;
+  const CurvePoint* point = nullptr;
+  double position = 0;
+  SideSummary side{};
+  bool is_knee = false;
+};
+
+// Words stand at 0, 1, ...; those of several curves side by side, as points of equal height would
+// hide each other.
+std::vector<PlacedPoint> placed_points(const std::vector<GridCurve>& curves,
+                                       const std::vector<std::string>& values) {
+  std::vector<PlacedPoint> points;
+  const auto count = static_cast<double>(curves.size());
+  for (size_t i = 0; i < curves.size(); ++i) {
+    const std::optional<Knee> knee = knee_of(curves[i]);
+    for (const CurvePoint& point : curves[i].points) {
+      const SideSummary side = summary_of_arm(*point.arm, throughput_metric(unit_of(*point.arm)));
+      if (!side.geometric_mean) continue;
+      const double place =
+          static_cast<double>(std::ranges::find(values, point.value) - values.begin());
+      const double beside = 0.6 / count * (static_cast<double>(i) - (count - 1) / 2);
+      points.push_back({i, &point, point.number ? *point.number : place + beside, side,
+                        knee && knee->point == &point});
+    }
+  }
+  return points;
+}
+
+double value_of(const PlacedPoint& point) { return *point.side.geometric_mean; }
+
+Interval whisker_of(const PlacedPoint& point) {
+  return point.side.interval ? *point.side.interval : Interval{value_of(point), value_of(point)};
+}
+
+std::string csv_of(const std::vector<PlacedPoint>& points, const std::vector<GridCurve>& curves) {
+  std::ostringstream csv = csv_with("arm,curve,setting,position,value,lower,upper,knee");
+  for (const PlacedPoint& point : points) {
+    const Interval whisker = whisker_of(point);
+    csv << quoted_label(point.point->arm->name) << ',' << quoted_label(curves[point.curve].others)
+        << ',' << quoted_label(point.point->value) << ',' << point.position << ','
+        << value_of(point) << ',' << whisker.lower << ',' << whisker.upper << ','
+        << (point.is_knee ? 1 : 0) << '\n';
+  }
+  return csv.str();
+}
+
+// Values that double are as far from each other as their neighbours.
+std::string number_axis(const std::vector<PlacedPoint>& points) {
+  std::vector<double> places;
+  for (const PlacedPoint& point : points) places.push_back(point.position);
+  std::ranges::sort(places);
+  places.erase(std::unique(places.begin(), places.end()), places.end());
+  const double least = places.front(), most = places.back();
+  const bool logarithmic = least > 0 && most >= 4 * least;
+  const double margin = 0.04 * (most - least) + (most > least ? 0 : 1);
+  const double factor = logarithmic ? std::pow(most / least, 0.04) : 1;
+  std::string tics;
+  for (size_t i = 0; i < places.size(); i += 1 + (places.size() - 1) / most_labels) {
+    tics += (tics.empty() ? "" : ", ") + plain_number(places[i]);
+  }
+  const double start = logarithmic ? least / factor : least - margin;
+  const double end = logarithmic ? most * factor : most + margin;
+  return std::string(logarithmic ? "set logscale x 2\n" : "") + "set xrange [" +
+         plain_number(start) + ":" + plain_number(end) + "]\nset xtics (" + tics + ")\n";
+}
+
+std::string word_axis(const std::vector<std::string>& values) {
+  std::string tics;
+  for (size_t i = 0; i < values.size(); ++i) {
+    tics += (tics.empty() ? "" : ", ") + quoted_label(values[i]) + " " + std::to_string(i);
+  }
+  return "set xrange [-0.5:" + plain_number(static_cast<double>(values.size()) - 0.5) +
+         "]\nset xtics (" + tics + ")\n";
+}
+
+// Its rows are neighbours.
+std::string rows_of(const std::vector<PlacedPoint>& points, size_t curve) {
+  const auto is_of = [&](const PlacedPoint& point) { return point.curve == curve; };
+  const auto first = std::ranges::find_if(points, is_of);
+  const auto count = std::ranges::count_if(points, is_of);
+  if (count == 0) return "";
+  const auto begin = first - points.begin();
+  return "$data every ::" + std::to_string(begin) + "::" + std::to_string(begin + count - 1);
+}
+
+std::string plots_of(const std::vector<PlacedPoint>& points, const std::vector<GridCurve>& curves) {
+  std::string plots;
+  for (size_t i = 0; i < curves.size(); ++i) {
+    const std::string rows = rows_of(points, i);
+    if (rows.empty()) continue;
+    const CurvePoint& first = curves[i].points.front();
+    plots += (plots.empty() ? "" : ", \\\n  ") + whiskers(rows, "'position'", colour(i)) +
+             ", \\\n  " + rows + " using 'position':'value' with " +
+             (first.number ? "linespoints " : "points ") +
+             point(first.arm->runs.front().kind, colour(i)) +
+             (curves[i].others.empty() ? " notitle" : " title " + quoted_label(curves[i].others));
+  }
+  const bool knees = std::ranges::any_of(points, &PlacedPoint::is_knee);
+  if (!knees) return plots;
+  return plots +
+         ", \\\n  $data using (column('knee') == 1 ? column('position') : NaN):'value' with points "
+         "pt 6 ps 2 lw 1.5 lc rgb 'black' title 'smallest within " +
+         plain_percent(1 - least_share_at_knee) + " of the best'";
+}
+
+std::string script_of(const std::vector<PlacedPoint>& points, const std::vector<GridCurve>& curves,
+                      const std::vector<std::string>& values, const std::string& title) {
+  double largest = 0, largest_whisker = 0;
+  for (const PlacedPoint& point : points) {
+    largest = std::max(largest, value_of(point));
+    largest_whisker = std::max(largest_whisker, whisker_of(point).upper);
+  }
+  const AxisEnd end = axis_end(largest, largest_whisker);
+  const bool numbers = points.front().point->number.has_value();
+  return chart_head(300 + key_line_height * static_cast<int>(curves.size() + 1), end) +
+         (numbers ? number_axis(points) : word_axis(values)) + "set xlabel " +
+         quoted_label(curves.front().setting) + "\n" +
+         axis('y', 0, 1.05 * end.value, tick_step(1.05 * end.value, 6), title) + "set grid ls 1\n" +
+         key_above + "plot " + plots_of(points, curves) + "\n";
+}
+
+// The points, and what they take beside time.
+TextTable table_of(const RunSet& set, const std::vector<PlacedPoint>& points,
+                   const std::string& setting) {
+  const UnitWords& words = words_of(units_of(set));
+  TextTable table{.columns = {{"arm"},
+                              {setting, true},
+                              {words.rate, true},
+                              {"n", true},
+                              {"knee"},
+                              {"GB", true},
+                              {words.per_joule, true}}};
+  for (const PlacedPoint& point : points) {
+    const RunArm& arm = *point.point->arm;
+    table.rows.push_back({arm.name, point.point->value,
+                          estimate_text(value_of(point), point.side.interval),
+                          std::to_string(timed_runs(arm).size()), point.is_knee ? "knee" : "-",
+                          significant_or_dash(memory_of(arm), 1e-9),
+                          significant_or_dash(samples_per_joule(set, arm, value_of(point)))});
+  }
+  return table;
+}
+
+std::string why_unknown(const char* what, const Maybe<double>& figure) {
+  return figure ? "" : std::string(" ") + what + " is not known: " + figure.reason + ".";
+}
+
+// `curves`: those over one setting.
+Chart curve_chart(const RunSet& set, std::vector<GridCurve> curves) {
+  const std::string setting = curves.front().setting;
+  Chart chart{.name = "throughput_over_" + setting,
+              .title = "Throughput over " + setting,
+              .caption = "Geometric mean of runs; whiskers: its 95 % interval, none for one run."};
+  const size_t left_out = curves.size() > most_curves ? curves.size() - most_curves : 0;
+  curves.resize(curves.size() - left_out);
+  std::vector<std::string> values;
+  for (const GridCurve& curve : curves) {
+    for (const CurvePoint& point : curve.points) add_new(values, point.value);
+  }
+  const std::vector<PlacedPoint> points = placed_points(curves, values);
+  if (points.empty()) return missing_chart(chart, "no run is complete");
+  if (std::ranges::any_of(points, &PlacedPoint::is_knee)) {
+    chart.caption += " Ring: the smallest batch within " + plain_percent(1 - least_share_at_knee) +
+                     " of the best throughput of its curve.";
+  }
+  chart.table = table_of(set, points, setting);
+  const PlacedPoint& first = points.front();
+  const Maybe<double> per_joule = samples_per_joule(set, *first.point->arm, value_of(first));
+  chart.caption += counts_text(chart.table) + left_out_text(left_out) +
+                   why_unknown("Memory", memory_of(*first.point->arm)) +
+                   why_unknown("Power", per_joule);
+  chart.csv = csv_of(points, curves);
+  chart.script = script_of(points, curves, values, words_of(units_of(set)).rate);
+  return chart;
+}
+
+struct FigureOfArm {
+  std::string name;  // empty where it is the only one
+  std::function<Maybe<SpeedRatio>(const FractionPoint& point)> value_of;
+};
+
+// A row for each arm that has one of the figures, all of them ratios: 1 is marked. `missing`: what
+// to say where no arm has any.
+Chart ratio_chart(Chart chart, const char* axis, const char* missing,
+                  const std::vector<FigureOfArm>& figures,
+                  const std::vector<FractionPoint>& points) {
+  chart.table.columns = {{"arm"}};
+  Bars bars{.axis = axis, .line = 1};
+  for (const FigureOfArm& figure : figures) {
+    chart.table.columns.push_back({figure.name.empty() ? axis : figure.name, true});
+    bars.sides.emplace_back(figure.name);
+  }
+  chart.table.columns.push_back({"n", true});
+  size_t left_out = 0;
+  for (const FractionPoint& point : points) {
+    std::vector<std::string> cells = {point.arm};
+    const size_t before = bars.bars.size();
+    for (size_t side = 0; side < figures.size(); ++side) {
+      const Maybe<SpeedRatio> value = figures[side].value_of(point);
+      cells.push_back(value ? significant(value->value) : "-");
+      if (!value) continue;
+      bars.bars.push_back(
+          {point.arm, bars.rows.size(), side, Kind::measured, value->value, value->interval, {}});
+    }
+    if (bars.bars.size() == before) continue;
+    if (bars.rows.size() == most_rows) {
+      bars.bars.resize(before);
+      ++left_out;
+      continue;
+    }
+    bars.rows.push_back(point.arm);
+    cells.push_back(std::to_string(point.runs));
+    chart.table.rows.push_back(cells);
+  }
+  chart.caption += counts_text(chart.table) + left_out_text(left_out);
+  return bar_chart(std::move(chart), bars, missing);
+}
+
+// "job 2: resnet18 forward", or without its task where that is not the same in all arms.
+std::string name_of_job(const std::vector<FractionPoint>& points, size_t job) {
+  std::set<std::string> tasks;
+  for (const FractionPoint& point : points) {
+    if (job < point.unlike_jobs.size()) tasks.insert(point.unlike_jobs[job].task);
+  }
+  return "job " + std::to_string(job + 1) + (tasks.size() == 1 ? ": " + *tasks.begin() : "");
+}
+
+FigureOfArm progress_of_job(const std::vector<FractionPoint>& points, size_t job) {
+  return {name_of_job(points, job), [job](const FractionPoint& point) -> Maybe<SpeedRatio> {
+            if (job >= point.unlike_jobs.size()) return Unknown{"there is no such job"};
+            return point.unlike_jobs[job].of_alone;
+          }};
+}
+
+// Each of unlike jobs beside itself alone, and the sum of that, where throughputs do not add.
+std::vector<Chart> charts_of_unlike_jobs(const std::vector<FractionPoint>& points,
+                                         const DeviceWords& device) {
+  size_t most_jobs = 0;
+  for (const FractionPoint& point : points) {
+    most_jobs = std::max(most_jobs, point.unlike_jobs.size());
+  }
+  if (most_jobs == 0) return {};
+  std::vector<FigureOfArm> of_jobs;
+  for (size_t job = 0; job < most_jobs; ++job) of_jobs.push_back(progress_of_job(points, job));
+  constexpr const char* missing = "no such job ran alone";
+  return {ratio_chart(
+              {.name = "weighted_speedup",
+               .title = "How much work gets done?",
+               .caption = std::string("Weighted speedup: the sum over jobs of each one's speed "
+                                      "over its speed alone on ") +
+                          device.whole + "; one after another gives 1; whiskers: 95 % interval."},
+              "weighted speedup", missing, {{"", &FractionPoint::weighted_speedup}}, points),
+          ratio_chart({.name = "progress",
+                       .title = "How fast is each job?",
+                       .caption = std::string("Speed of each job over its speed alone on ") +
+                                  device.whole + "; whiskers: 95 % interval."},
+                      "times as fast as alone", missing, of_jobs, points)};
 }
 
 void add_charts_of_runs(std::vector<Chart>& charts, const ShownArms& shown) {
   for (const auto chart : {throughput_chart, speedup_chart, efficiency_chart, step_strip_chart,
-                           step_distribution_chart, profile_chart, rank_chart}) {
+                           step_distribution_chart, profile_chart}) {
     charts.push_back(chart(shown));
   }
   Chart of_stages = pipeline_chart(shown);
@@ -27,115 +326,84 @@ void add_charts_of_runs(std::vector<Chart>& charts, const ShownArms& shown) {
 
 }  // namespace
 
-ShownArms shown_arms(const RunSet& set) {
-  ShownArms shown{.sides = {""}, .sets = {&set}};
-  for (const RunArm& arm : set.arms) {
-    if (shown.rows.size() == most_rows) break;
-    shown.rows.push_back(arm.name);
-    add_arm(shown, arm.name, &arm, 0);
-  }
-  shown.left_out = set.arms.size() - shown.rows.size();
-  return shown;
-}
-
-ShownArms shown_arms(const std::vector<NamedRuns>& groups) {
-  ShownArms shown;
-  std::vector<std::string> names;
-  for (const NamedRuns& group : groups) {
-    shown.sides.push_back(group.name);
-    shown.sets.push_back(&group.set);
-    for (const RunArm& arm : group.set.arms) {
-      if (std::ranges::find(names, arm.name) == names.end()) names.push_back(arm.name);
-    }
-  }
-  for (const std::string& name : names) {
-    if (shown.rows.size() == most_rows) break;
-    shown.rows.push_back(name);
-    for (size_t side = 0; side < groups.size(); ++side) {
-      const std::vector<RunArm>& arms = groups[side].set.arms;
-      const auto found = std::ranges::find(arms, name, &RunArm::name);
-      if (found != arms.end()) add_arm(shown, name, &*found, side);
-    }
-  }
-  shown.left_out = names.size() - shown.rows.size();
-  return shown;
-}
-
-ShownArms shown_arms(const RunSet& base, const RunSet& next, const Comparison& comparison) {
-  ShownArms shown{.sides = {base_title(comparison.options), new_title(comparison.options)},
-                  .sets = {&base, &next}};
-  const std::vector<ArmPair> pairs = paired_arms(base, next);
+Chart difference_chart(const Comparison& comparison) {
+  Chart chart{.name = "difference", .title = "Difference"};
+  std::ostringstream csv = csv_with("position,row,verdict,difference,lower,upper,text");
+  std::vector<std::string> rows;
+  TextTable counts{.columns = {{"row"}, {"n"}}};
+  double least = 100 * std::expm1(log_margin(comparison.options.rule));
+  double most = -least;
+  const bool several = comparison.options.metrics.size() > 1;
   for (const ComparisonRow& row : comparison.rows) {
-    if (row.metric != comparison.rows.front().metric || !row.since.empty()) continue;
-    const auto pair = std::ranges::find(pairs, row.arm, &ArmPair::name);
-    if (shown.rows.size() == most_rows || pair == pairs.end()) continue;
-    shown.rows.push_back(row.arm);
-    add_arm(shown, row.arm, pair->base, 0);
-    add_arm(shown, row.arm, pair->next, 1);
+    if (!row.difference_interval || rows.size() == most_rows) continue;
+    const Interval percent{100 * row.difference_interval->lower,
+                           std::min(1e6, 100 * row.difference_interval->upper)};
+    const std::string name = title_of(row) + (several ? " " + row.metric : "");
+    csv << rows.size() << ',' << quoted_label(name) << ',' << to_string(row.verdict) << ','
+        << 100 * *row.difference << ',' << percent.lower << ',' << percent.upper << ','
+        << signed_percent(*row.difference) << '\n';
+    rows.push_back(name);
+    counts.rows.push_back(
+        {name, std::to_string(row.base_side.runs) + "|" + std::to_string(row.new_side.runs)});
+    least = std::min(least, percent.lower);
+    most = std::max(most, percent.upper);
   }
-  shown.left_out = pairs.size() - shown.rows.size();
-  return shown;
+  if (rows.empty())
+    return missing_chart(chart, "no row has an interval, which takes 2 runs a side that vary");
+  const double space = 0.08 * (most - least);
+  const DecisionRule& rule = comparison.options.rule;
+  chart.caption = "Difference of the geometric means, with the " +
+                  plain_percent(1 - 2 * rule.alpha) +
+                  " interval that the verdict rests on; grey: the margin of " +
+                  plain_percent(rule.margin) + "." + counts_text(counts);
+  chart.csv = csv.str();
+  chart.script = difference_script(comparison, rows, least - space, most + space);
+  return chart;
 }
 
-std::string labelled(const std::string& arm, const std::string& side) {
-  return side.empty() ? arm : arm + ", " + side;
+std::vector<Chart> fraction_charts(const RunSet& set) {
+  const std::vector<FractionPoint> points = fractions_of(set);
+  const DeviceWords& device = device_words_of(set);
+  std::vector<Chart> charts = charts_of_unlike_jobs(points, device);
+  charts.push_back(ratio_chart(
+      {.name = "sharing",
+       .title = "What does sharing gain?",
+       .caption = "Throughput of all jobs (weighted speedup, if they are unlike) over that of as "
+                  "many one after another, and in time slices; whiskers: 95 % interval."},
+      "times as fast", "no jobs ran one after another or in time slices",
+      {{"against one after another", &FractionPoint::of_serial},
+       {"against time slices", &FractionPoint::of_timeslice}},
+      points));
+  charts.push_back(ratio_chart(
+      {.name = "slowdown",
+       .title = "What does it cost a job?",
+       .caption = std::string("How many times as long a job takes as alone on ") + device.whole +
+                  ", and as alone on the same share, which is what its neighbours cost; whiskers: "
+                  "95 % interval."},
+      "times as long", "no job ran alone",
+      {{std::string("against alone on ") + device.name, &FractionPoint::slowdown},
+       {"against alone on the share", &FractionPoint::interference}},
+      points));
+  return charts;
 }
 
-std::string ShownArm::label() const {
-  const std::string label = labelled(name, side);
-  return kind == Kind::measured ? label : label + ", " + to_string(kind);
-}
-
-std::string left_out_text(size_t left_out) {
-  return left_out == 0 ? "" : " " + std::to_string(left_out) + " more are not shown.";
-}
-
-std::string counts_text(const std::vector<std::pair<std::string, std::string>>& counts) {
-  std::string text;
-  bool equal = true;
-  for (const auto& [name, count] : counts) {
-    equal &= count == counts.front().second;
-    text += (text.empty() ? "" : ", ") + name + " " + count;
+std::vector<Chart> grid_charts(const RunSet& set) {
+  const std::vector<GridCurve> all = grid_curves(set);
+  std::vector<Chart> charts;
+  for (auto first = all.begin(); first != all.end();) {
+    const auto end = std::find_if(
+        first, all.end(), [&](const GridCurve& curve) { return curve.setting != first->setting; });
+    charts.push_back(curve_chart(set, {first, end}));
+    first = end;
   }
-  if (counts.empty()) return "";
-  return equal ? " n = " + counts.front().second + "." : " n: " + text + ".";
-}
-
-const Run* typical_run(const RunArm& arm, bool (*has)(const Run& run)) {
-  std::vector<const Run*> runs;
-  for (const SetRun& run : arm.runs) {
-    const bool counts = run.run.status == Status::complete && run.run.throughput;
-    if (counts && !run.run.ranks.empty() && has(run.run)) runs.push_back(&run.run);
-  }
-  if (runs.empty()) return nullptr;
-  const auto middle = runs.begin() + static_cast<std::ptrdiff_t>((runs.size() - 1) / 2);
-  std::nth_element(runs.begin(), middle, runs.end(),
-                   [](const Run* a, const Run* b) { return *a->throughput < *b->throughput; });
-  return *middle;
-}
-
-std::span<const double> window_steps(const Run& run) {
-  if (!run.window) return {};
-  std::span<const double> slowest;
-  double longest = -1;
-  for (size_t i = 0; i < run.ranks.size(); ++i) {
-    const std::span<const double> steps = window_steps(run, i);
-    if (steps.empty()) continue;
-    const double mean =
-        std::accumulate(steps.begin(), steps.end(), 0.0) / static_cast<double>(steps.size());
-    if (mean > longest) {
-      longest = mean;
-      slowest = steps;
-    }
-  }
-  return slowest;
+  return charts;
 }
 
 std::vector<Chart> charts_of(const GroupedRuns& runs) {
   std::vector<Chart> charts;
   if (shares_a_device(runs.all)) charts = fraction_charts(runs.all);
   for (Chart& chart : grid_charts(runs.all)) charts.push_back(std::move(chart));
-  add_charts_of_runs(charts, runs.groups.empty() ? shown_arms(runs.all) : shown_arms(runs.groups));
+  add_charts_of_runs(charts, shown_arms(runs));
   return charts;
 }
 

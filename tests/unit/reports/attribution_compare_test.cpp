@@ -3,6 +3,7 @@
 
 #include <sstream>
 
+#include "reports/formats/comparison_json.h"
 #include "reports/formats/comparison_text.h"
 #include "tests/support/made_up_machine.h"
 #include "tests/support/made_up_runs.h"
@@ -43,12 +44,12 @@ TEST(Attribution, CompareExplainsWhereBothSidesHaveProbes) {
   EXPECT_EQ(comparison.explanations[0].layers[0].layer, Layer::memory);
   EXPECT_LT(*comparison.explanations[0].noise_seconds, 0.0003);
   std::ostringstream text, markdown;
-  print_comparison(text, comparison, false);
+  print_text(text, page_of(comparison));
   EXPECT_THAT(text.str(), HasSubstr("a step takes 27.01 ms instead of 24.01 ms (+12.5 %)"));
   EXPECT_THAT(text.str(), HasSubstr("copy/device 4295 GB/s -> 3436 GB/s"));
   EXPECT_THAT(text.str(), HasSubstr("likely cause 1, memory: "));
   EXPECT_THAT(text.str(), Not(HasSubstr("--attribute")));
-  print_comparison_markdown(markdown, comparison);
+  print_markdown(markdown, page_of(comparison));
   EXPECT_THAT(markdown.str(), HasSubstr("| memory | +3.00 | +12.5 % | "));
   EXPECT_THAT(to_json(comparison, std::nullopt, ExitCode::ok), HasSubstr("\"layer\": \"memory\""));
 }
@@ -58,8 +59,8 @@ TEST(Attribution, CompareCallsTheSidesByTheirNames) {
   options.form = ComparisonForm::vm;
   std::ostringstream text;
   const Machine slow{.step_seconds = 0.027};
-  print_comparison(text, compare(set_of(some_runs({}, 0)), set_of(some_runs(slow, 60)), options),
-                   false);
+  print_text(text,
+             page_of(compare(set_of(some_runs({}, 0)), set_of(some_runs(slow, 60)), options)));
   EXPECT_THAT(text.str(), HasSubstr("seen, bare metal -> VM\n"));
   EXPECT_THAT(text.str(), HasSubstr("take more with this layer of the VM\n"));
 }
@@ -86,8 +87,8 @@ TEST(Attribution, WhatAnotherLayerTakesIsNotSaidToAgree) {
   const Machine slow_clock{
       .step_seconds = 0.027, .sm_hertz = 1.9e9 / 1.25, .product_seconds = 1.75e-3};
   std::ostringstream text;
-  print_comparison(text, compare(set_of(some_runs({}, 0)), set_of(some_runs(slow_clock, 60)), {}),
-                   false);
+  print_text(text,
+             page_of(compare(set_of(some_runs({}, 0)), set_of(some_runs(slow_clock, 60)), {})));
   EXPECT_THAT(text.str(), HasSubstr("below the noise: what is left beyond clock agrees within 3 %; "
                                     "product/fp16 785.7 TFLOP/s -> 628.6 TFLOP/s"));
 }

@@ -5,6 +5,9 @@
 
 #include <sstream>
 
+#include "reports/formats/charts/scaling_charts.h"
+#include "reports/formats/charts/shown_arms.h"
+#include "reports/formats/charts/step_charts.h"
 #include "tests/support/made_up_arms.h"
 
 namespace nearmetal {
@@ -21,8 +24,7 @@ TEST(Chart, EachHasDataScriptCaptionAndTable) {
     EXPECT_EQ(chart.missing, "") << chart.name;
     EXPECT_GT(lines_of(chart.csv), 1U) << chart.name;
     EXPECT_THAT(chart.script, HasSubstr("$data")) << chart.name;
-    const char* from_zero = chart.name == "ranks" ? "range [-0.5:" : "range [0:";
-    EXPECT_THAT(chart.script, HasSubstr(from_zero)) << chart.name;
+    EXPECT_THAT(chart.script, HasSubstr("range [0:")) << chart.name;
     EXPECT_FALSE(chart.table.rows.empty()) << chart.name;
     const bool of_one_run = chart.name == "profile";
     EXPECT_THAT(chart.caption, HasSubstr(of_one_run ? "One run" : "n = ")) << chart.name;
@@ -42,7 +44,6 @@ TEST(Chart, SaysWhatIsMissing) {
   const RunSet figures = set_of_report(full_report(), false);
   EXPECT_NE(step_strip_chart(shown_arms(figures)).missing, "");
   EXPECT_NE(profile_chart(shown_arms(figures)).missing, "");
-  EXPECT_EQ(rank_chart(shown_arms(figures)).missing, "") << "medians are figures";
   for (const Chart& chart : charts_of(GroupedRuns{})) EXPECT_NE(chart.missing, "");
 }
 
@@ -248,12 +249,6 @@ TEST(Chart, ArmsOfEqualRanksAreNamedAndDrawnSideBySide) {
   EXPECT_EQ(speedup.table.rows[0][2], "reference");
   EXPECT_EQ(speedup.table.rows[0][3], "-") << "nothing that was measured";
   EXPECT_THAT(efficiency_chart(shown_arms(set)).csv, HasSubstr("\"1x1x1, reference\""));
-}
-
-TEST(Chart, TheBarOfColoursHasLabelsThatDoNotOverlap) {
-  const std::string script = rank_chart(shown_arms(set_of_report(full_report()))).script;
-  const double widest = number_after(script, "set cbrange [-");
-  EXPECT_GE(number_after(script, "set cbtics "), widest / 2);
 }
 
 TEST(Chart, BarsTellTheirValues) {

@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "reports/compare/run_set.h"
+#include "reports/formats/comparison_json.h"
 #include "reports/formats/comparison_text.h"
 #include "tests/support/made_up_runs.h"
 
@@ -140,7 +141,7 @@ TEST(Compare, RunsInPairsAreComparedInPairs) {
   EXPECT_EQ(paired.method, Method::paired);
   EXPECT_EQ(paired.verdict, Verdict::equivalent);
   std::ostringstream text;
-  print_comparison(text, compare(made_up_set({{"run", base}}), second, {}), false);
+  print_text(text, page_of(compare(made_up_set({{"run", base}}), second, {})));
   EXPECT_THAT(text.str(), HasSubstr("  6 pairs  ")) << "not 6|6, as of Welch's test";
   EXPECT_LT(*paired.p, 0.001);
   const ComparisonRow apart =

@@ -23,14 +23,14 @@ RunSet five_runs(int minute, double scale = 1, const std::string& arm = "run") {
 TEST(ComparisonText, HoldsEveryRowAndFootnote) {
   const Comparison comparison = compare(five_runs(0), five_runs(60, 0.95), {});
   std::ostringstream text;
-  print_comparison(text, comparison, false);
+  print_text(text, page_of(comparison));
   EXPECT_THAT(text.str(), HasSubstr("SLOWER (1)"));
   EXPECT_THAT(text.str(), HasSubstr("\n(1) the sides were not interleaved"));
   EXPECT_THAT(text.str(), HasSubstr("-5.00 % [-5."));
   EXPECT_THAT(text.str(), HasSubstr("5|5"));
   EXPECT_THAT(text.str(), Not(HasSubstr("\033")));
   std::ostringstream coloured;
-  print_comparison(coloured, comparison, true);
+  print_text(coloured, page_of(comparison), true);
   EXPECT_THAT(coloured.str(), HasSubstr("\033[31mSLOWER"));
   EXPECT_EQ(verdict_counts(comparison), "1 SLOWER (within one session)");
 }
@@ -43,7 +43,7 @@ CompareOptions vm_form() {
 
 std::string printed(const RunSet& base, const RunSet& next, const CompareOptions& options) {
   std::ostringstream text;
-  print_comparison(text, compare(base, next, options), false);
+  print_text(text, page_of(compare(base, next, options)));
   return text.str();
 }
 
@@ -178,13 +178,13 @@ TEST(ComparisonText, NamesFromReportsCannotSteerTerminalOrMarkdown) {
   const std::string hostile = "a|b<img src=x>\033[2J\n# c\u009b1m\u202emoc\u2066\ufffe\x9b é";
   const Comparison comparison = compare(five_runs(0, 1, hostile), five_runs(60, 1, hostile), {});
   std::ostringstream text;
-  print_comparison(text, comparison, false);
+  print_text(text, page_of(comparison));
   EXPECT_THAT(text.str(), Not(HasSubstr("\033")));
   EXPECT_THAT(text.str(), Not(HasSubstr("\n# c")));
   EXPECT_THAT(text.str(), HasSubstr("?# c?1m?moc???"));
   EXPECT_THAT(text.str(), HasSubstr(" é  ")) << "what is a letter stays";
   std::ostringstream markdown;
-  print_comparison_markdown(markdown, comparison);
+  print_markdown(markdown, page_of(comparison));
   EXPECT_THAT(markdown.str(), Not(HasSubstr("<img")));
   EXPECT_THAT(markdown.str(), HasSubstr("a\\|b&lt;img"));
 }

@@ -1,9 +1,9 @@
-#include "reports/text/fit_table.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <sstream>
+
+#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {

@@ -221,7 +221,7 @@ TEST(Gate, VerdictsOfSeveralRowsAreThoseAfterHolm) {
   EXPECT_EQ(result.exit_code, ExitCode::ok);
   EXPECT_TRUE(result.inconclusive) << "another look may show it";
   std::ostringstream table, junit;
-  print_comparison(table, comparison, false);
+  print_text(table, page_of(comparison));
   print_junit(junit, comparison, result);
   EXPECT_THAT(table.str(), Not(HasSubstr(" SLOWER (")));
   EXPECT_THAT(table.str(), HasSubstr("verdicts after Holm's correction for 3 rows"));

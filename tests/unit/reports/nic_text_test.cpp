@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "reports/compare/read_runs.h"
-#include "reports/formats/html.h"
+#include "reports/formats/page.h"
 #include "reports/formats/report_text.h"
 #include "tests/support/made_up_runs.h"
 #include "tests/support/sample_report.h"

@@ -11,6 +11,8 @@
 #include "models/errors.h"
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/charts/charts.h"
+#include "reports/formats/charts/scaling_charts.h"
+#include "reports/formats/comparison_json.h"
 #include "reports/formats/comparison_text.h"
 #include "reports/formats/report_text.h"
 #include "reports/json/event_json.h"
@@ -152,7 +154,7 @@ TEST(SampleUnit, NamesTheMetricOfAComparison) {
   EXPECT_EQ(comparison.rows[0].metric, "throughput_sequences_per_second");
   EXPECT_TRUE(comparison.rows[0].difference);
   const std::string text =
-      printed([&](std::ostream& out) { print_comparison(out, comparison, false); });
+      printed([&](std::ostream& out) { print_text(out, page_of(comparison)); });
   EXPECT_THAT(text, HasSubstr("base, sequences/s [95 %]"));
   EXPECT_THAT(text, Not(HasSubstr("images")));
   const std::string json = to_json(comparison, std::nullopt, ExitCode::ok);

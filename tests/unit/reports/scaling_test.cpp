@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "reports/formats/scaling_text.h"
+#include "reports/formats/run_tables.h"
 #include "tests/support/made_up_runs.h"
 
 namespace nearmetal {

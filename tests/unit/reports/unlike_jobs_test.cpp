@@ -7,7 +7,7 @@
 #include "models/errors.h"
 #include "reports/compare/compare.h"
 #include "reports/document/metric.h"
-#include "reports/formats/html.h"
+#include "reports/formats/page.h"
 #include "reports/formats/report_text.h"
 #include "reports/json/consistency.h"
 #include "reports/json/json.h"

@@ -1,19 +1,8 @@
-#include "reports/formats/html.h"
+#include "reports/formats/page.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
-#include "reports/compare/compare.h"
-#include "reports/compare/work_text.h"
-#include "reports/formats/charts/charts.h"
-#include "reports/formats/comparison_text.h"
-#include "reports/formats/headline.h"
-#include "reports/formats/nic_text.h"
-#include "reports/formats/pipeline_text.h"
-#include "reports/formats/report_text.h"
-#include "reports/formats/scaling_text.h"
-#include "reports/sharing/fractions.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -131,72 +120,29 @@ std::vector<std::string> charts_not_shown(const Page& page) {
   return lines;
 }
 
+std::vector<std::string> remarks_of(const Page& page) {
+  std::vector<std::string> lines = page.remarks;
+  for (const TitledTable& table : page.tables) {
+    lines.insert(lines.end(), table.remarks.begin(), table.remarks.end());
+  }
+  return lines;
+}
+
+void print_tables(std::ostream& out, const Page& page, bool folded) {
+  for (const TitledTable& table : page.tables) {
+    if (table.folded != folded) continue;
+    if (folded) out << "<details><summary>" << html_escaped(table.title) << "</summary>\n";
+    print_table(out, table);
+    if (folded) out << "</details>\n";
+  }
+}
+
 void print_answer(std::ostream& out, const Page& page) {
   for (const std::string& line : page.work) out << "<p>" << html_escaped(line) << "</p>\n";
   for (const std::string& line : page.headlines) {
     out << "<p class=\"answer\">" << html_escaped(line) << "</p>\n";
   }
   if (!page.verdict.empty()) out << "<p>" << html_escaped(page.verdict) << "</p>\n";
-}
-
-using Facts = std::vector<std::pair<std::string, std::string>>;
-
-// Distinct values of each field of the comparable key, in its order.
-Facts facts_of_keys(const RunSet& set) {
-  std::vector<std::pair<std::string, std::vector<std::string>>> facts;
-  for (const RunArm& arm : set.arms) {
-    for (const SetRun& run : arm.runs) {
-      for (const KeyField& field : run.key) {
-        auto known = std::ranges::find(facts, field.name, &decltype(facts)::value_type::first);
-        if (known == facts.end()) known = facts.insert(known, {field.name, {}});
-        std::vector<std::string>& values = known->second;
-        if (std::ranges::find(values, field.value) == values.end()) {
-          values.push_back(field.value);
-        }
-      }
-    }
-  }
-  Facts texts;
-  for (const auto& [name, values] : facts) texts.emplace_back(name, joined(values));
-  return texts;
-}
-
-Facts facts_of_machines(const RunSet& set) {
-  Facts facts = joined_facts(set.environments);
-  for (auto& [name, values] : facts) values = shortened(readable_fact(name, values));
-  return facts;
-}
-
-using Sides = std::vector<std::pair<std::string, const RunSet*>>;  // of name and set
-
-// A column for each side.
-TextTable side_by_side(const char* title, const Sides& sides, Facts (*facts_of)(const RunSet&)) {
-  TextTable table{.columns = {{title}}, .rows = {}};
-  std::map<std::string, size_t> rows;
-  for (size_t side = 0; side < sides.size(); ++side) {
-    table.columns.push_back({sides.size() == 1 ? "value" : sides[side].first});
-    for (const auto& [name, value] : facts_of(*sides[side].second)) {
-      const auto [row, is_new] = rows.emplace(name, table.rows.size());
-      if (is_new) table.rows.emplace_back(sides.size() + 1, "-").front() = name;
-      table.rows[row->second].at(side + 1) = value;
-    }
-  }
-  return table;
-}
-
-// The verdict beside the row: a phone shows no more of it.
-TextTable with_last_column_second(TextTable table) {
-  const auto move = [](auto& cells) {
-    std::rotate(cells.begin() + 1, cells.end() - 1, cells.end());
-  };
-  move(table.columns);
-  for (auto& row : table.rows) move(row);
-  return table;
-}
-
-void add_details(Page& page, const Sides& sides) {
-  page.details.push_back({"The work", side_by_side("what must agree", sides, facts_of_keys)});
-  page.details.push_back({"The machines", side_by_side("fact", sides, facts_of_machines)});
 }
 
 }  // namespace
@@ -210,6 +156,29 @@ std::string html_escaped(const std::string& text) {
   return escaped;
 }
 
+void print_text(std::ostream& out, const Page& page, bool colour) {
+  for (const std::string& line : page.work) print_wrapped(out, line);
+  for (const std::string& line : page.headlines) {
+    if (colour) out << "\033[1m";
+    print_wrapped(out, line);
+    if (colour) out << "\033[0m";
+  }
+  bool begins = page.work.empty() && page.headlines.empty();
+  for (const TitledTable& table : page.tables) {
+    if (!std::exchange(begins, false)) out << '\n';
+    print_aligned(out, table, colour);
+  }
+  if (!begins && !page.remarks.empty()) out << '\n';
+  for (const std::string& line : page.remarks) print_wrapped(out, line);
+}
+
+void print_markdown(std::ostream& out, const Page& page) {
+  for (const std::string& line : page.work) out << markdown_escaped(line) << "\n\n";
+  for (const std::string& line : page.headlines) out << "**" << markdown_escaped(line) << "**\n\n";
+  for (const TitledTable& table : page.tables) print_markdown(out, table);
+  for (const std::string& line : page.remarks) out << "- " << markdown_escaped(line) << '\n';
+}
+
 void print_html(std::ostream& out, const Page& page) {
   out << "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
@@ -219,67 +188,13 @@ void print_html(std::ostream& out, const Page& page) {
       << style << "</head>\n<body>\n<h1>" << html_escaped(page.title) << "</h1>\n";
   print_answer(out, page);
   print_charts(out, page, 0, page.leading_charts);
-  for (const TitledTable& table : page.tables) print_table(out, table);
+  print_tables(out, page, false);
   print_charts(out, page, page.leading_charts, page.charts.size());
-  print_list(out, "Remarks", page.remarks);
+  print_list(out, "Remarks", remarks_of(page));
   print_list(out, "Charts that are not shown", charts_not_shown(page));
-  if (!page.details.empty()) out << "<h2>Details</h2>\n";
-  for (const TitledTable& table : page.details) {
-    out << "<details><summary>" << html_escaped(table.title) << "</summary>\n";
-    print_table(out, table);
-    out << "</details>\n";
-  }
+  if (std::ranges::any_of(page.tables, &TitledTable::folded)) out << "<h2>Details</h2>\n";
+  print_tables(out, page, true);
   out << "</body>\n</html>\n";
-}
-
-Page report_page(const GroupedRuns& runs) {
-  const RunSet& set = runs.all;
-  Sides sides;
-  for (const NamedRuns& group : runs.groups) sides.emplace_back(group.name, &group.set);
-  if (sides.empty()) sides = {{"", &set}};
-  Page page;
-  const std::string task = task_of(set);
-  page.title = "nearmetal: " + (task.empty() ? "training" : task) + " throughput";
-  page.work = work_lines(sides);
-  page.headlines = headlines(set);
-  if (shares_a_device(set)) page.tables = fraction_tables(set);
-  for (TitledTable& table : tables_beside_figures(set)) page.tables.push_back(std::move(table));
-  if (shows_speedup(set)) page.tables.push_back({"Scaling", scaling_table(set)});
-  page.remarks = run_warnings(set);
-  page.charts = charts_of(runs);
-  page.details = {{"All figures", report_table(set)}};
-  add_details(page, sides);
-  for (TitledTable& table : nic_tables(set.environments)) page.details.push_back(std::move(table));
-  return page;
-}
-
-Page comparison_page(const RunSet& base, const RunSet& next, const Comparison& comparison,
-                     const std::string& verdict) {
-  const ComparisonText text = text_of(comparison);
-  Page page;
-  const CompareOptions& options = comparison.options;
-  page.title = options.form == ComparisonForm::sets
-                   ? std::string("nearmetal: new runs against base")
-                   : std::string("nearmetal: a ") + new_title(options) + " against bare metal";
-  page.work = text.work;
-  page.headlines = text.headlines;
-  page.verdict = verdict;
-  page.leading_charts = 2;  // those of the difference and of the throughput
-  if (!text.key_differences.rows.empty()) {
-    page.tables.push_back({key_differences_title, text.key_differences});
-  }
-  page.tables.push_back({"Comparison: " + text.rule, with_last_column_second(text.rows)});
-  page.remarks = text.remarks;
-  for (const TitledTable& explanation : text.explanations) {
-    page.tables.push_back(explanation);
-    page.remarks.insert(page.remarks.end(), explanation.remarks.begin(), explanation.remarks.end());
-  }
-  page.charts = charts_of(base, next, comparison);
-  if (!text.environments.rows.empty()) {
-    page.tables.push_back({"Where the environments differ", text.environments});
-  }
-  add_details(page, {{base_title(options), &base}, {new_title(options), &next}});
-  return page;
 }
 
 }  // namespace nearmetal

@@ -1,0 +1,55 @@
+// The arms that charts show, each in its row and on its side.
+#pragma once
+
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reports/compare/compare.h"
+#include "reports/compare/read_runs.h"
+
+namespace nearmetal {
+
+/// Beyond, a chart could not be read.
+inline constexpr size_t most_rows = 24;
+
+struct ShownArm {
+  std::string name;  // of the arm
+  std::string side;  // "base", "new", "bare metal", "VM", a group; empty where there is one side
+  size_t row = 0;    // arms that are compared with each other share one
+  size_t side_index = 0;
+  Kind kind = Kind::measured;
+  const RunArm* arm = nullptr;
+
+  /// "1x2", "1x2, VM" or "1x2, VM, emulated".
+  std::string label() const;
+};
+
+struct ShownArms {
+  std::vector<ShownArm> arms{};  // by row, then by side
+  std::vector<std::string> rows{};
+  std::vector<std::string> sides{};   // one, two, or as many as there are groups
+  std::vector<const RunSet*> sets{};  // of each side
+  size_t left_out = 0;                // rows beyond most_rows
+};
+
+/// "1x2", or "1x2, VM"; `side` may be empty.
+std::string labelled(const std::string& arm, const std::string& side);
+
+/// Sets must outlive what is returned.
+ShownArms shown_arms(const RunSet& set);
+/// Arms of the same name in one row, a side for each group.
+ShownArms shown_arms(const GroupedRuns& runs);
+/// The arms in the order of the comparison.
+ShownArms shown_arms(const RunSet& base, const RunSet& next, const Comparison& comparison);
+
+/// The complete run of an arm with the median throughput that `has` what a chart needs; null where
+/// none has.
+const Run* typical_run(const RunArm& arm, bool (*has)(const Run& run));
+
+/// Step times of the timed window, of the rank whose steps took longest; empty where they are not
+/// kept.
+std::span<const double> window_steps(const Run& run);
+
+}  // namespace nearmetal

@@ -1,0 +1,42 @@
+// A page of tables and charts, as text, Markdown and HTML show it.
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "reports/formats/charts/chart.h"
+#include "reports/text/text_table.h"
+
+namespace nearmetal {
+
+struct Page {
+  std::string title{};                   // of HTML
+  std::vector<std::string> work{};       // what was measured, where and when
+  std::vector<std::string> headlines{};  // the answer
+  std::vector<TitledTable> tables{};
+  std::vector<std::string> remarks{};  // below the tables
+
+  // Of HTML alone:
+  std::string verdict{};      // of a gate or comparison as a whole, or empty
+  size_t leading_charts = 0;  // charts above the tables
+  std::vector<Chart> charts{};
+  std::vector<std::string>
+      images{};  // of each chart an SVG as gnuplot writes it; none: only tables
+};
+
+/// For a terminal.
+void print_text(std::ostream& out, const Page& page, bool colour = false);
+
+/// GitHub's Markdown.
+void print_markdown(std::ostream& out, const Page& page);
+
+/// One file that needs nothing else, no network, no script: light and dark, readable on a phone,
+/// tables with headers for screen readers; charts without anything to show are named with their
+/// reason. All text is escaped, and a policy in the file forbids it to load or run anything.
+void print_html(std::ostream& out, const Page& page);
+
+/// Text that shows as itself in HTML and XML; characters that they do not allow become '?'.
+std::string html_escaped(const std::string& text);
+
+}  // namespace nearmetal

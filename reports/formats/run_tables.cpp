@@ -1,0 +1,298 @@
+#include "reports/formats/run_tables.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
+#include <set>
+
+#include "reports/compare/comparison_row.h"
+#include "reports/compare/grid_curves.h"
+#include "reports/compare/scaling.h"
+#include "reports/compare/work_text.h"
+#include "reports/document/metric.h"
+#include "reports/sharing/fractions.h"
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+std::string throughput_text(const RunArm& arm) {
+  const Metric& metric = throughput_metric(unit_of(arm));
+  return mean_text(summary_of_arm(arm, metric), metric);
+}
+
+std::string batch_text(const GridCurve& curve, const CurvePoint& point) {
+  return curve.setting + " " + point.value;
+}
+
+constexpr const char* bubble_legend =
+    "The bubble is the share of the stages' time in which they compute nothing: measured; "
+    "simulated "
+    "by the same schedule with the mean times of these stages, without transfers and with "
+    "transfers "
+    "as fast as those of known values alone; and (P - 1) / (M + P - 1), of P equal stages and M "
+    "micro-batches. What the measured one is above the last simulated are launches, and transfers "
+    "that kernels slow down.";
+
+const Run* first_with_stages(const RunArm& arm) {
+  const auto has = [](const SetRun& run) {
+    return run.run.pipeline && run.run.status == Status::complete;
+  };
+  const auto found = std::ranges::find_if(arm.runs, has);
+  return found == arm.runs.end() ? nullptr : &found->run;
+}
+
+std::string percent_or_dash(const Maybe<double>& share) { return share ? percent(*share) : "-"; }
+
+std::string key_value(const SetRun& run, const std::string& name, const std::string& standard) {
+  const auto found = std::ranges::find(run.key, name, &KeyField::name);
+  return found == run.key.end() ? standard : found->value;
+}
+
+std::string schedule_text(const SetRun& run, int64_t stages) {
+  if (stages == 1) return "-";
+  if (key_value(run, "micro_batches", "1") == "1") return "model parallel";
+  return key_value(run, "schedule", to_string(RunConfig{}.schedule));
+}
+
+// "2 x 1": replicas, and the stages of each.
+std::vector<std::string> parallelism_row(const RunArm& arm) {
+  const SetRun& any = arm.runs.front();
+  const Metric& metric = throughput_metric(any.run.sample);
+  const SideSummary side = summary_of_arm(arm, metric);
+  const Run* staged = first_with_stages(arm);
+  const auto ranks = static_cast<double>(any.run.world_size);
+  const int64_t stages = any.run.pipeline ? any.run.pipeline->stages : 1;
+  return {arm.name,
+          std::to_string(any.run.world_size / stages) + " x " + std::to_string(stages),
+          key_value(any, "micro_batches", key_value(any, "accumulate", "1")),
+          schedule_text(any, stages),
+          mean_text(side, metric),
+          side.geometric_mean ? significant(*side.geometric_mean / ranks, 5) : "-",
+          staged != nullptr ? percent_or_dash(staged->pipeline->bubble.measured) : "-"};
+}
+
+TitledTable parallelism_table(const RunSet& set) {
+  TitledTable titled{.title = "Replicas of the network and stages of each", .table = {}};
+  const std::string rate = words_of(set.arms.front().runs.front().run.sample).rate;
+  titled.table.columns = {{"arm"},         {"replicas x stages"},    {"micro-batches", true},
+                          {"schedule"},    {rate + " [95 %]", true}, {rate + " a rank", true},
+                          {"bubble", true}};
+  for (const RunArm& arm : set.arms) {
+    if (!arm.runs.empty()) titled.table.rows.push_back(parallelism_row(arm));
+  }
+  return titled;
+}
+
+std::string name_of(const RunArm& arm) {
+  const Kind kind = arm.runs.front().kind;
+  return arm.name + (kind == Kind::measured ? "" : std::string(" (") + to_string(kind) + ")");
+}
+
+// The ranks of the first complete run, as one that ended without a report shows no jobs.
+std::string ranks_text(const RunArm& arm) {
+  const auto complete = [](const SetRun& run) { return run.run.status == Status::complete; };
+  const Run& run = std::ranges::find_if(arm.runs, complete)->run;
+  return std::to_string(run.world_size) +
+         (run.jobs.empty() ? "" : " in " + std::to_string(run.jobs.size()) + " jobs");
+}
+
+constexpr int behind_rate = 4;         // the column
+constexpr size_t scaling_columns = 4;  // the last ones
+
+std::string latency_text(const RunArm& arm, const Metric& metric) {
+  return significant_or_dash(summary_of_arm(arm, metric).geometric_mean, metric.shown_per_unit);
+}
+
+void insert_latency(const RunArm& arm, std::vector<std::string>& row) {
+  row.insert(row.begin() + behind_rate, {latency_text(arm, latency_metrics().front()),
+                                         latency_text(arm, latency_metrics().back())});
+}
+
+// By more than the spread of the runs explains, where there are enough to tell.
+bool is_beyond_linear(const ScalingPoint& point) {
+  const Maybe<Interval>& interval = point.efficiency_interval;
+  return (interval ? interval->lower : point.efficiency) > 1;
+}
+
+std::vector<std::string> row_of(const RunSet& set, const RunArm& arm, const ScalingPoint* point) {
+  const Metric& metric = throughput_metric(unit_of(arm));
+  const SideSummary side = summary_of_arm(arm, metric);
+  const auto all = std::to_string(arm.runs.size());
+  if (side.runs == 0) return {name_of(arm), "-", "0 of " + all, "-", "-", "-", "-", "-"};
+  std::vector<std::string> row = {
+      name_of(arm),
+      ranks_text(arm),
+      side.left_out == 0 ? all : std::to_string(side.runs) + " of " + all,
+      mean_text(side, metric),
+      "-",
+      "-",
+      "-",
+      point == nullptr ? without_reference_text(set, arm) : point->against};
+  if (point == nullptr) return row;
+  row[6] = scaling_text(*point);
+  if (point->is_reference()) return row;
+  row[4] = estimate_text(point->speedup, point->speedup_interval);
+  row[5] = estimate_text(point->efficiency, point->efficiency_interval, 100) + " %" +
+           (is_beyond_linear(*point) ? " (check the reference)" : "");
+  return row;
+}
+
+// Whether the CPUs of the run's hosts are fewer than the threads that its ranks would take alone.
+bool divides_cpus(const RunSet& set, const SetRun& run) {
+  if (run.run.device != Device::cpu) return false;
+  std::set<int64_t> instances;
+  for (const Rank& rank : run.run.ranks) instances.insert(rank.environment);
+  int64_t cpus = 0;
+  for (const int64_t i : instances) cpus += set.environments.at(i).usable_cpus;
+  const int64_t threads = std::strtoll(key_value(run, "threads").c_str(), nullptr, 10);
+  return run.run.world_size * threads > cpus;
+}
+
+}  // namespace
+
+std::vector<TitledTable> knee_tables(const RunSet& set) {
+  TextTable table{.columns = {{"settings"},
+                              {"knee"},
+                              {std::string(words_of(units_of(set)).rate) + " [95 %]", true},
+                              {"% of the best [95 %]", true},
+                              {"best"}}};
+  for (const GridCurve& curve : grid_curves(set)) {
+    const std::optional<Knee> knee = knee_of(curve);
+    if (!knee) continue;
+    table.rows.push_back(
+        {curve.others.empty() ? "all" : curve.others, batch_text(curve, *knee->point),
+         throughput_text(*knee->point->arm), estimate_text(knee->share, knee->interval, 100),
+         batch_text(curve, *knee->best) + (knee->best_is_largest ? ", the largest that ran" : "")});
+  }
+  if (table.rows.empty()) return {};
+  return {{"The smallest batch within " + plain_percent(1 - least_share_at_knee) + " of the best",
+           std::move(table)}};
+}
+
+std::string pipeline_text(const RunConfig& config) {
+  const std::string stages = counted(config.pipeline, "stage");
+  if (config.micro_batches == 1) return "model parallel over " + stages;
+  return "pipeline of " + stages + " by " + to_string(config.schedule) + ", " +
+         std::to_string(config.micro_batches) + " micro-batches";
+}
+
+std::string bubble_text(const PipelineBubble& bubble) {
+  const auto text = [](const Maybe<double>& share) {
+    return share ? percent(*share) : "unknown (" + share.reason + ")";
+  };
+  return text(bubble.measured) + " measured; " + text(bubble.simulated) +
+         " simulated with the stages' times, " + text(bubble.simulated_with_transfers) +
+         " with transfers; " + percent(bubble.ideal) + " of equal stages";
+}
+
+TextTable stage_table(const Run& run) {
+  TextTable table{.columns = {{"stage", true},
+                              {"layers"},
+                              {"forward ms", true},
+                              {"backward ms", true},
+                              {"waiting ms", true},
+                              {"sending ms", true},
+                              {"rest ms", true},
+                              {"busy", true},
+                              {"1f1b GB", true},
+                              {"gpipe GB", true}}};
+  const auto gigabytes = [](const Maybe<int64_t>& bytes) {
+    return bytes ? significant(1e-9 * static_cast<double>(*bytes), 3) : std::string("-");
+  };
+  for (const Rank& rank : run.ranks) {
+    if (!rank.stage || rank.stage->replica > 0) continue;
+    const RankStage& stage = *rank.stage;
+    const auto time = [&](double seconds) {
+      return stage.seconds ? significant(1e3 * seconds) : std::string("-");
+    };
+    const StageSeconds seconds = stage.seconds ? *stage.seconds : StageSeconds{};
+    table.rows.push_back({std::to_string(stage.stage), stage.first_node + " to " + stage.last_node,
+                          time(seconds.forward), time(seconds.backward), time(seconds.waiting),
+                          time(seconds.sending), time(seconds.rest()),
+                          seconds.span > 0 ? percent(seconds.busy() / seconds.span) : "-",
+                          gigabytes(stage.one_forward_one_backward_bytes),
+                          gigabytes(stage.gpipe_bytes)});
+  }
+  return table;
+}
+
+std::vector<TitledTable> tables_beside_figures(const RunSet& set) {
+  std::vector<TitledTable> tables = knee_tables(set), stages;
+  for (const RunArm& arm : set.arms) {
+    const Run* run = first_with_stages(arm);
+    if (run == nullptr) continue;
+    stages.push_back(
+        {.title = "Stages of " + arm.name + ", bubble " + bubble_text(run->pipeline->bubble),
+         .table = stage_table(*run),
+         .legend = stages.empty() ? bubble_legend : ""});
+  }
+  if (!stages.empty()) tables.push_back(parallelism_table(set));
+  std::ranges::move(stages, std::back_inserter(tables));
+  return tables;
+}
+
+TextTable scaling_table(const RunSet& set) {
+  const std::vector<ScalingPoint> points = scaling_of(set);
+  TextTable table{.columns = {{"layout"},
+                              {"ranks"},
+                              {"runs", true},
+                              {std::string(words_of(units_of(set)).rate) + " [95 %]", true},
+                              {"speedup", true},
+                              {"efficiency", true},
+                              {"scaling, batch", false, true},
+                              {"against", false, true}}};
+  const bool latency = shows_latency(set);
+  if (latency) {
+    table.columns.insert(table.columns.begin() + behind_rate,
+                         {{"latency p50, ms", true}, {"p99, ms", true}});
+  }
+  for (const RunArm& arm : set.arms) {
+    if (arm.runs.empty() || arm.share || !key_value(arm.runs.front(), "share").empty()) continue;
+    const auto point = std::ranges::find(points, arm.name, &ScalingPoint::arm);
+    table.rows.push_back(row_of(set, arm, point == points.end() ? nullptr : &*point));
+    if (latency) insert_latency(arm, table.rows.back());
+  }
+  // A single arm has nothing that it could be compared with.
+  if (set.arms.size() == 1) {
+    table.columns.resize(table.columns.size() - scaling_columns);
+    for (auto& row : table.rows) row.resize(table.columns.size());
+  }
+  return table;
+}
+
+std::vector<std::string> arm_remarks(const RunSet& set) {
+  std::vector<std::string> texts;
+  const auto divides = [&](const RunArm& arm) {
+    return !arm.runs.empty() && divides_cpus(set, arm.runs.front());
+  };
+  if (shows_speedup(set) && std::ranges::any_of(set.arms, divides)) {
+    texts.emplace_back(
+        "the ranks of a host divide its CPUs, so that more ranks are not more hardware; with "
+        "--threads 1 each rank has one");
+  }
+  for (const UnsupportedArm& arm : set.unsupported) texts.push_back(unsupported_text(arm));
+  std::vector<std::string> arms;
+  for (const RunArm& arm : set.arms) {
+    if (arm.runs.empty()) arms.push_back(arm.name);
+  }
+  if (arms.empty()) return texts;
+  texts.push_back((arms.size() == 1 ? arms.front() : counted(std::ssize(arms), "arm")) +
+                  ": no run yet");
+  return texts;
+}
+
+bool shows_latency(const RunArm& arm) {
+  return std::ranges::any_of(arm.runs, [](const SetRun& run) { return tells_latency(run.run); });
+}
+
+bool shows_latency(const RunSet& set) {
+  return std::ranges::any_of(set.arms, [](const RunArm& arm) { return shows_latency(arm); });
+}
+
+bool shows_speedup(const RunSet& set) {
+  return std::ranges::any_of(scaling_of(set),
+                             [](const ScalingPoint& point) { return !point.is_reference(); });
+}
+
+}  // namespace nearmetal

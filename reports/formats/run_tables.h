@@ -1,0 +1,46 @@
+// Tables of runs: how throughput scales, the knees of a grid, and the stages of pipelines.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "reports/compare/run_set.h"
+#include "reports/text/text_table.h"
+
+namespace nearmetal {
+
+/// Where batches vary, the knee of each curve; else none.
+std::vector<TitledTable> knee_tables(const RunSet& set);
+
+/// "pipeline of 2 stages by 1f1b, 8 micro-batches", or with one micro-batch "model parallel over 2
+/// stages".
+std::string pipeline_text(const RunConfig& config);
+
+/// The bubble: measured, simulated with the times of these stages, and that of equal ones.
+std::string bubble_text(const PipelineBubble& bubble);
+
+/// Where the time of a step goes in each stage of the first replica, and the memory of each
+/// schedule.
+TextTable stage_table(const Run& run);
+
+/// The tables that some sets have beside their figures: the knees of a grid; where an arm is a
+/// pipeline all arms for each GPU or process, and the stages of each such arm.
+std::vector<TitledTable> tables_beside_figures(const RunSet& set);
+
+/// One row for each arm with runs that shares no GPU: ranks, runs, throughput, speedup and
+/// efficiency with what they are against, or why there is nothing to compare it with; of inference
+/// also latency.
+TextTable scaling_table(const RunSet& set);
+
+/// What must be known beside the tables: that ranks on CPUs divide them; a line for each arm that
+/// cannot run, and one for the arms that a sweep did not reach.
+std::vector<std::string> arm_remarks(const RunSet& set);
+
+/// Whether there is latency to show, of steps one at a time.
+bool shows_latency(const RunArm& arm);
+bool shows_latency(const RunSet& set);
+
+/// Whether it has a speedup to show.
+bool shows_speedup(const RunSet& set);
+
+}  // namespace nearmetal
