@@ -18,6 +18,7 @@
 #include "reports/compare/baseline.h"
 #include "reports/files/atomic_file.h"
 #include "reports/formats/benchmark_text.h"
+#include "reports/formats/comparison_json.h"
 #include "reports/formats/comparison_text.h"
 #include "reports/formats/headline.h"
 #include "reports/text/text.h"
@@ -146,10 +147,9 @@ void print_answer(const CompareAnswer& judged, const CompareRequest& request, Ex
     return;
   }
   if (request.markdown) {
-    print_comparison_markdown(terminal.out, comparison);
-    terminal.out << '\n';
+    print_markdown(terminal.out, page_of(comparison));
   } else {
-    print_comparison(terminal.out, comparison, terminal.colour);
+    print_text(terminal.out, page_of(comparison), terminal.colour);
   }
   for (const std::string& line : statements_of(judged)) print_line(terminal.out, line);
   terminal.out << verdict_of(judged, code) << '\n';

@@ -206,7 +206,7 @@ TextTable stage_table(const Run& run) {
     const auto time = [&](double seconds) {
       return stage.seconds ? significant(1e3 * seconds) : std::string("-");
     };
-    const StageSeconds seconds = stage.seconds ? *stage.seconds : StageSeconds{};
+    const PipelineSeconds seconds = stage.seconds ? *stage.seconds : PipelineSeconds{};
     table.rows.push_back({std::to_string(stage.stage), stage.first_node + " to " + stage.last_node,
                           time(seconds.forward), time(seconds.backward), time(seconds.waiting),
                           time(seconds.sending), time(seconds.rest()),
