@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "bench/cli/parse_value.h"
-#include "bench/sweep/grid.h"
+#include "bench/sweep/layout_workload.h"
 #include "bench/sweep/shipped_layouts.h"
 #include "comm/layout/layout.h"
 

@@ -220,15 +220,15 @@ void check(const LayoutFile& file) {
   }
 }
 
-void settle_instances(LayoutFile& file) {
-  for (Layout& layout : file.layouts) {
+std::vector<Layout> fill_in_instances(std::vector<Layout> layouts, const std::vector<Host>& hosts) {
+  for (Layout& layout : layouts) {
     layout.portable = !layout.jobs.empty();
     for (Job& job : layout.jobs) {
       for (Instance& instance : job.instances) {
         const bool open = is_open(instance);
         layout.portable = layout.portable && open;
-        const auto host = std::ranges::find(file.hosts, instance.host, &Host::name);
-        if (!open || host == file.hosts.end()) continue;
+        const auto host = std::ranges::find(hosts, instance.host, &Host::name);
+        if (!open || host == hosts.end()) continue;
         if (visible_gpus_of(*host).empty()) {
           instance.ranks = 1;
         } else {
@@ -237,6 +237,7 @@ void settle_instances(LayoutFile& file) {
       }
     }
   }
+  return layouts;
 }
 
 size_t combinations_of(const Grid& grid) {

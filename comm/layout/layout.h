@@ -205,9 +205,9 @@ std::string grid_text(const Grid& grid);
 /// jobs that share in different ways.
 void check(const LayoutFile& file);
 
-/// Gives one rank to each instance that names neither GPUs nor a number of ranks: on the first
+/// With one rank for each instance that names neither GPUs nor a number of ranks: on the first
 /// visible GPU of its host, else on its CPUs.
-void settle_instances(LayoutFile& file);
+std::vector<Layout> fill_in_instances(std::vector<Layout> layouts, const std::vector<Host>& hosts);
 
 /// The CPUs that ranks may use, or none where that is not known.
 std::vector<int64_t> cpus_of(const Host& host);

@@ -1,4 +1,4 @@
-#include "bench/sweep/grid.h"
+#include "bench/sweep/layout_workload.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
