@@ -3,7 +3,7 @@
 #include "bench/cli/build_info.h"
 #include "bench/commands/program.h"
 #include "comm/join_all_reduce.h"
-#include "comm/launch/launch_plan_json.h"
+#include "comm/launch/launch_plan_text.h"
 #include "comm/layout/layout_json.h"
 #include "models/errors.h"
 #include "models/load_module.h"

@@ -4,7 +4,6 @@
 #include "bench/cli/destination.h"
 #include "bench/commands/layout_options.h"
 #include "bench/commands/program.h"
-#include "comm/launch/launch_plan_json.h"
 #include "comm/launch/launch_plan_text.h"
 #include "comm/launch/mpi_job_yaml.h"
 #include "comm/layout/peer_rules.h"

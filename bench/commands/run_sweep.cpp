@@ -13,7 +13,6 @@
 #include "bench/sweep/run_layout.h"
 #include "bench/sweep/sweep_report.h"
 #include "bench/sweep/sweep_runs.h"
-#include "bench/sweep/time_left.h"
 #include "comm/launch/planned_time.h"
 #include "comm/layout/shell_text.h"
 #include "models/errors.h"

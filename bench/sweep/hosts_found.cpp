@@ -12,7 +12,6 @@
 
 #include "bench/cli/defaults.h"
 #include "bench/cli/parse_value.h"
-#include "comm/layout/cpu_list.h"
 #include "comm/layout/layout.h"
 #include "comm/layout/shell_text.h"
 #include "comm/world.h"

@@ -16,7 +16,7 @@
 #include "bench/sweep/layout_workload.h"
 #include "bench/sweep/shipped_layouts.h"
 #include "bench/sweep/supported_layouts.h"
-#include "comm/launch/launch_plan_json.h"
+#include "comm/launch/launch_plan_text.h"
 #include "comm/launch/mpi_job_yaml.h"
 #include "comm/layout/fraction_layouts.h"
 #include "comm/layout/layout.h"

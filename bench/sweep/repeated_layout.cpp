@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "bench/sweep/hosts_found.h"
-#include "comm/layout/cpu_list.h"
+#include "comm/layout/layout.h"
 #include "reports/document/run_arguments.h"
 #include "reports/text/text.h"
 

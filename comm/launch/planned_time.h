@@ -1,6 +1,8 @@
 // How long a sweep will take, as far as its plan tells.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -25,5 +27,22 @@ PlannedTime planned_time(const LaunchPlan& plan, std::span<const Launch> launche
 /// min in all; at most 30 h 0 min by the limit of a job". Where windows are given in steps:
 /// "unknown: 6000 steps in all, beside ...; at least 15 min, at most ...".
 std::string planned_time_text(const PlannedTime& time);
+
+class TimeLeft {
+ public:
+  /// `left`: runs that are still to be made, this one among them.
+  void begin_run(int64_t left);
+  void end_run();
+  /// ", about 4 min left"; empty before a run is through.
+  std::string text() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  Clock::time_point begin_;
+  std::chrono::duration<double> finished_{};  // all runs together
+  int64_t runs_ = 0;
+  int64_t left_ = 0;
+};
 
 }  // namespace nearmetal

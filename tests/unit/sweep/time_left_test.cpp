@@ -1,4 +1,4 @@
-#include "bench/sweep/time_left.h"
+#include "comm/launch/planned_time.h"
 
 #include <gtest/gtest.h>
 
