@@ -1,6 +1,7 @@
 #include "comm/launch/launch_plan_text.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <map>
@@ -13,9 +14,9 @@
 #include "reports/json/fields.h"
 #include "reports/json/json_text.h"
 #include "reports/json/schema_writer.h"
-#include "reports/sharing/fractions.h"
 #include "reports/text/text.h"
 #include "reports/text/text_table.h"
+#include "reports/text/warning_text.h"
 
 namespace nearmetal {
 namespace {
@@ -109,21 +110,23 @@ TextTable table_of(const LaunchPlan& plan, size_t layout) {
   return table;
 }
 
-const char* relation_of_jobs(const Placement& placement) {
-  if (!placement.share()) return " at once, ";
-  if (placement.share()->mode == SharingMode::serial) return " one after another, ";
-  if (placement.share()->mode == SharingMode::mig) return " at once on MIG devices of their own, ";
-  if (placement.share()->mode == SharingMode::vgpu) return " at once on the vGPUs of their VMs, ";
-  if (placement.share()->mode == SharingMode::sm) return " at once on reserved multiprocessors, ";
-  return placement.share()->mode == SharingMode::mps ? " at once through an MPS daemon, "
-                                                     : " at once in time slices, ";
+const char* relation_of_jobs(const std::optional<Share>& share) {
+  constexpr std::array relations = {" at once, ",  // by SharingMode
+                                    " one after another, ",
+                                    " at once in time slices, ",
+                                    " at once through an MPS daemon, ",
+                                    " at once on reserved multiprocessors, ",
+                                    " at once on MIG devices of their own, ",
+                                    " at once on the vGPUs of their VMs, "};
+  return relations.at(static_cast<size_t>(share ? share->mode : SharingMode::alone));
 }
 
 void print_layout(std::ostream& out, const LaunchPlan& plan, size_t index) {
   const Placement& placement = plan.placements[index];
   const auto jobs = static_cast<int64_t>(placement.jobs.size());
   print_line(out, "layout " + placement.layout + ": " + to_string(placement.kind) + ", " +
-                      counted(jobs, "job") + (jobs > 1 ? relation_of_jobs(placement) : ", ") +
+                      counted(jobs, "job") +
+                      (jobs > 1 ? relation_of_jobs(placement.share()) : ", ") +
                       counted(placement.ranks(), "rank"));
   print_aligned(out, table_of(plan, index));
   for (const std::string& choice : choices_of(plan, index)) print_line(out, choice, "chosen: ");
@@ -339,11 +342,7 @@ struct PlannedLayout {
   std::vector<std::string> chosen{};
 };
 
-struct PlannedLimits {
-  double start_seconds = 0;
-  double step_seconds = 0;
-  double job_seconds = 0;
-};
+struct PlannedLimits : TimeLimits {};
 
 struct PlanDocument {
   std::string schema = "nearmetal/plan";
@@ -481,13 +480,11 @@ std::string plan_schema() {
 }
 
 std::string plan_json(const LaunchPlan& plan) {
-  const TimeLimits& limits = plan.file.limits;
-  json::PlanDocument document{
-      .unsupported = plan.unsupported,
-      .findings = peer_findings(plan.placements, plan.file.hosts),
-      .launches = plan.launches,
-      .limits = {limits.start_seconds, limits.step_seconds, limits.job_seconds},
-      .estimated_seconds = planned_time(plan, plan.launches).seconds()};
+  json::PlanDocument document{.unsupported = plan.unsupported,
+                              .findings = peer_findings(plan.placements, plan.file.hosts),
+                              .launches = plan.launches,
+                              .limits = {plan.file.limits},
+                              .estimated_seconds = planned_time(plan, plan.launches).seconds()};
   for (size_t i = 0; i < plan.placements.size(); ++i) {
     document.layouts.push_back(planned_layout(plan, i));
   }

@@ -20,8 +20,8 @@
 
 namespace nearmetal {
 
-// The fields of a layout file, with what must hold of them. What no list says (which fields need one
-// another) is in layout_schema() and in check().
+// The fields of a layout file, with what must hold of them. What no list says (which fields need
+// one another) is in layout_schema() and in check().
 namespace json {
 
 // Whether `read` takes the text; what it throws is not shown, as the form says the same.

@@ -178,10 +178,6 @@ TextTable neighbours_table(const RunSet& set) {
 
 }  // namespace
 
-std::string unsupported_text(const UnsupportedArm& arm) {
-  return printable(arm.name) + ": unsupported: " + printable(arm.reason);
-}
-
 std::vector<TitledTable> fraction_tables(const RunSet& set) {
   const std::vector<FractionPoint> points = fractions_of(set);
   const UnitWords& words = words_of(units_of(set));

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
+#include <utility>
 
 #include "reports/compare/compare.h"
 #include "reports/compare/comparison_row.h"
@@ -16,21 +18,133 @@
 namespace nearmetal {
 namespace {
 
-// The geometric mean over the jobs of each run.
-std::vector<double> job_speeds(const RunArm& arm) {
-  std::vector<double> speeds;
-  for (const Run* run : timed_runs(arm)) {
-    std::vector<double> of_jobs;
-    for (const ConcurrentJob& job : run->jobs) of_jobs.push_back(job.throughput);
-    if (of_jobs.empty()) of_jobs = {*run->throughput};
-    speeds.push_back(geometric_mean(of_jobs));
+using Samples = std::vector<std::pair<double, std::vector<double>>>;  // values by run, and weight
+
+// Around a value whose logarithm moves with those of these means, each by its weight. Unknown where
+// one of them has too few runs for an error.
+Maybe<Interval> interval_of(double value, const Samples& samples) {
+  std::vector<std::pair<double, LogEstimate>> terms;
+  for (const auto& [weight, values] : samples) {
+    const auto estimate = log_mean(values);
+    if (!estimate) return Unknown{"fewer than 2 runs"};
+    terms.emplace_back(weight, *estimate);
   }
+  LogEstimate estimate = combined(terms);
+  estimate.value = std::log(value);
+  return interval(estimate, side_confidence);
+}
+
+std::vector<double> speeds_of_jobs(const Run& run) {
+  std::vector<double> speeds;
+  for (const ConcurrentJob& job : run.jobs) speeds.push_back(job.throughput);
+  if (speeds.empty()) speeds.push_back(*run.throughput);
   return speeds;
+}
+
+// The normalised progress of an arm's jobs: the speed of each over its speed alone, which adds
+// where their work does not.
+struct JobProgress {
+  std::vector<std::vector<double>> of_runs;  // by run and job
+  std::vector<const RunArm*> alone;          // by job
+  double part = 1;                           // of the time that each job has: in turn 1 / jobs
+};
+
+std::vector<double> sums(const JobProgress& progress) {
+  std::vector<double> of_runs;
+  for (const std::vector<double>& jobs : progress.of_runs) {
+    of_runs.push_back(progress.part * std::accumulate(jobs.begin(), jobs.end(), 0.0));
+  }
+  return of_runs;
+}
+
+// Relative change of the sum by that of an arm alone: the share of its jobs in the sum.
+std::map<const RunArm*, double> weights_of(const JobProgress& progress) {
+  std::map<const RunArm*, double> weights;
+  const double all = mean(sums(progress));
+  const auto runs = static_cast<double>(progress.of_runs.size());
+  for (const std::vector<double>& jobs : progress.of_runs) {
+    for (size_t job = 0; job < jobs.size(); ++job) {
+      weights[progress.alone[job]] += progress.part * jobs[job] / all / runs;
+    }
+  }
+  return weights;
+}
+
+double jain(const std::vector<double>& values) {
+  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+  const double squares = std::inner_product(values.begin(), values.end(), values.begin(), 0.0);
+  return std::min(1.0, sum * sum / (static_cast<double>(values.size()) * squares));
+}
+
+// Of throughputs.
+SpeedRatio speed_ratio(const RunArm& arm, const RunArm& base) {
+  const std::vector<double> of_arm = throughputs(arm), of_base = throughputs(base);
+  const double value = geometric_mean(of_arm) / geometric_mean(of_base);
+  return {value, interval_of(value, {{1, of_arm}, {-1, of_base}})};
+}
+
+// `alone`: for each job the arm that did its work alone on the whole GPU, or null.
+Maybe<JobProgress> progress_of(const RunArm& arm, const std::vector<const RunArm*>& alone) {
+  if (std::ranges::find(alone, nullptr) != alone.end()) return Unknown{"no such job ran alone"};
+  if (std::ranges::find(alone, &arm) != alone.end()) return Unknown{"it is the reference"};
+  JobProgress progress{.of_runs = {}, .alone = alone};
+  if (arm.share->mode == SharingMode::serial)
+    progress.part = 1.0 / static_cast<double>(alone.size());
+  for (const Run* run : timed_runs(arm)) {
+    std::vector<double> speeds = speeds_of_jobs(*run);
+    if (speeds.size() != alone.size()) return Unknown{"it does not report each job"};
+    for (size_t job = 0; job < speeds.size(); ++job) {
+      speeds[job] /= geometric_mean(throughputs(*alone[job]));
+    }
+    progress.of_runs.push_back(std::move(speeds));
+  }
+  return progress;
+}
+
+// The sum over the jobs: how many jobs' worth of work is done in the time in which one is done
+// alone.
+SpeedRatio weighted_speedup(const JobProgress& progress) {
+  const std::vector<double> values = sums(progress);
+  Samples samples = {{1, values}};
+  for (const auto& [alone, weight] : weights_of(progress)) {
+    samples.emplace_back(-weight, throughputs(*alone));
+  }
+  const double value = geometric_mean(values);
+  return {value, interval_of(value, samples)};
+}
+
+// The progress of one arm over that of another whose jobs do the same.
+SpeedRatio ratio_of(const JobProgress& progress, const JobProgress& base) {
+  const std::vector<double> values = sums(progress), of_base = sums(base);
+  Samples samples = {{1, values}, {-1, of_base}};
+  std::map<const RunArm*, double> weights = weights_of(base);
+  for (const auto& [alone, weight] : weights_of(progress)) weights[alone] -= weight;
+  for (const auto& [alone, weight] : weights) samples.emplace_back(weight, throughputs(*alone));
+  const double value = geometric_mean(values) / geometric_mean(of_base);
+  return {value, interval_of(value, samples)};
+}
+
+// Mean over the runs, by Jain.
+double fairness_of(const JobProgress& progress) {
+  std::vector<double> of_runs;
+  for (const std::vector<double>& jobs : progress.of_runs) of_runs.push_back(jain(jobs));
+  return mean(of_runs);
+}
+
+// Mean over the runs.
+double worst_of_best(const JobProgress& progress) {
+  std::vector<double> of_runs;
+  for (const std::vector<double>& jobs : progress.of_runs) {
+    const auto [least, most] = std::ranges::minmax(jobs);
+    of_runs.push_back(least / most);
+  }
+  return mean(of_runs);
 }
 
 // How many times as long jobs take as those of `alone`, one arm for each job.
 Maybe<SpeedRatio> slowdown(const RunArm& arm, const std::vector<const RunArm*>& alone) {
-  const std::vector<double> speeds = job_speeds(arm);
+  std::vector<double> speeds;  // geometric means over the jobs of each run
+  for (const Run* run : timed_runs(arm)) speeds.push_back(geometric_mean(speeds_of_jobs(*run)));
   std::map<const RunArm*, double> weights;
   for (const RunArm* other : alone) {
     if (other == nullptr) return Unknown{"no such job ran alone"};
@@ -38,19 +152,13 @@ Maybe<SpeedRatio> slowdown(const RunArm& arm, const std::vector<const RunArm*>& 
     weights[other] += 1 / static_cast<double>(alone.size());
   }
   double logarithm = -std::log(geometric_mean(speeds));
-  std::vector<std::pair<double, LogEstimate>> terms;
-  const auto add_term = [&](double weight, const std::vector<double>& values) {
-    if (const auto estimate = log_mean(values)) terms.emplace_back(weight, *estimate);
-  };
-  add_term(-1, speeds);
+  Samples samples = {{-1, speeds}};
   for (const auto& [other, weight] : weights) {
     logarithm += weight * std::log(geometric_mean(throughputs(*other)));
-    add_term(weight, throughputs(*other));
+    samples.emplace_back(weight, throughputs(*other));
   }
-  SpeedRatio result{std::exp(logarithm), Unknown{"fewer than 2 runs"}};
-  if (terms.size() == weights.size() + 1)
-    result.interval = interval(combined(terms), side_confidence);
-  return result;
+  const double value = std::exp(logarithm);
+  return SpeedRatio{value, interval_of(value, samples)};
 }
 
 // The inflation by the worst rank of the worst job, each beside the one alone.
@@ -66,12 +174,6 @@ Maybe<double> p99_inflation(const std::vector<const RunArm*>& jobs,
     worst = std::max(worst, *of_job / *of_alone);
   }
   return worst;
-}
-
-Maybe<Interval> interval_of_mean(const std::vector<double>& values) {
-  const auto estimate = log_mean(values);
-  if (!estimate) return Unknown{"fewer than 2 runs"};
-  return interval(*estimate, side_confidence);
 }
 
 // Works of unlike jobs that no arm did alone; empty: there are none.
@@ -93,7 +195,7 @@ JobPoint job_point(const RunArm& job, const RunArm* alone) {
                  .rate = words_of(unit_of(job)).rate,
                  .runs = std::ssize(values)};
   point.throughput = geometric_mean(values);
-  point.throughput_interval = interval_of_mean(values);
+  point.throughput_interval = interval_of(*point.throughput, {{1, values}});
   const Unknown none{missing_alone({&job}, {alone})};
   point.alone = none;
   point.of_alone = none;
@@ -117,7 +219,7 @@ class Fractions {
   FractionPoint point_of(const RunArm& arm) const {
     FractionPoint point;
     point.arm = arm.name;
-    point.way = arm.share->mode;
+    point.mode = arm.share->mode;
     point.jobs = arm.share->jobs;
     point.runs = std::ssize(timed_runs(arm));
     point.fairness = fairness_of(arm);
@@ -144,7 +246,7 @@ class Fractions {
     }
     const std::vector<double> values = throughputs(arm);
     point.throughput = geometric_mean(values);
-    point.throughput_interval = interval_of_mean(values);
+    point.throughput_interval = interval_of(*point.throughput, {{1, values}});
     point.samples_per_joule = samples_per_joule(set_, arm, *point.throughput);
   }
 
@@ -156,10 +258,10 @@ class Fractions {
   }
 
   // With as many jobs, which did the same.
-  Maybe<SpeedRatio> against(const RunArm& arm, SharingMode way, bool unlike) const {
+  Maybe<SpeedRatio> against(const RunArm& arm, SharingMode mode, bool unlike) const {
     if (!arm.share->neighbours.empty()) return Unknown{"its neighbours train nothing"};
     const RunArm* other = references_.find(arm, [&](const ArmShare& share) {
-      return share.mode == way && share.jobs == arm.share->jobs;
+      return share.mode == mode && share.jobs == arm.share->jobs;
     });
     if (other == nullptr) return Unknown{"no arm of as many jobs is so"};
     if (other == &arm) return Unknown{"it is the reference"};
