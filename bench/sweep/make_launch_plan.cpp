@@ -288,6 +288,7 @@ LaunchPlan place_layouts(const LayoutFile& file, const PlanRequest& request,
 
 }  // namespace
 
+// Each line makes what it names, of which nothing changes afterwards.
 LaunchPlan make_launch_plan(const PlanRequest& request) {
   const std::optional<std::string> path = path_of_file(request.layouts);
   const std::string source = path ? *path + ": " : "";

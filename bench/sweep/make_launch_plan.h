@@ -1,4 +1,4 @@
-// The way from what the user asked for to everything that a sweep starts.
+// From what the user asked for to everything that a sweep starts.
 #pragma once
 
 #include <cstdint>

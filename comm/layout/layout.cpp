@@ -119,7 +119,7 @@ void check_device_share(const Job& job, const std::string& place) {
   if (vgpu && (!share.profile || !parse_vgpu_profile(*share.profile))) {
     refuse(place + "/profile", "vgpu needs that of the vGPU, such as A100-40C or A100-3-20C");
   }
-  if (!mig && !vgpu) return;
+  if (!has_own_device(share.mode)) return;
   size_t gpus = 0;
   for (const Instance& instance : job.instances) {
     gpus += instance.gpus.size();
@@ -213,11 +213,6 @@ void check_layout(const Layout& layout, const std::string& place) {
       }
     }
   }
-}
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_alphanumeric(char c) {
-  return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
 }  // namespace
@@ -338,18 +333,22 @@ std::vector<int64_t> cpus_of(const Host& host) {
   return cpus;
 }
 
+const GpuFound& gpu_facts(const Host& host, int64_t gpu) {
+  static const GpuFound unknown;
+  return gpu < std::ssize(host.found) ? host.found[static_cast<size_t>(gpu)] : unknown;
+}
+
 const std::string& address_of(const Host& host) { return host.address ? *host.address : host.name; }
 const std::string& node_of(const Host& host) { return host.node ? *host.node : host.name; }
 
 bool is_host_name(const std::string& text) {
-  return !text.empty() && text.size() <= 253 && is_alphanumeric(text.front()) &&
-         std::ranges::all_of(
-             text, [](char c) { return is_alphanumeric(c) || c == '.' || c == '-' || c == '_'; });
+  static const Pattern form("[A-Za-z0-9][A-Za-z0-9._-]{0,252}");
+  return text.size() <= 253 && form.matches(text);
 }
 
 bool is_variable_name(const std::string& text) {
-  return !text.empty() && text.size() <= 200 && !is_digit(text.front()) &&
-         std::ranges::all_of(text, [](char c) { return is_alphanumeric(c) || c == '_'; });
+  static const Pattern form("[A-Za-z_][A-Za-z0-9_]{0,199}");
+  return text.size() <= 200 && form.matches(text);
 }
 
 bool is_plain_text(const std::string& text) {
@@ -369,13 +368,11 @@ std::optional<int64_t> bits_per_second_of(const std::string& rate) {
 }
 
 bool is_network(const std::string& text) {
-  const size_t slash = text.find('/');
-  if (slash == std::string::npos) return false;
-  const std::string length = text.substr(slash + 1);
+  static const Pattern form(R"(([0-9.]{7,15})/([0-9]|[12][0-9]|3[0-2]))");
+  if (text.size() > 18) return false;
+  const std::vector<std::string> parts = form.groups_of(text);
   in_addr address{};
-  return inet_pton(AF_INET, text.substr(0, slash).c_str(), &address) == 1 && !length.empty() &&
-         length.size() <= 2 && std::ranges::all_of(length, is_digit) &&
-         (length.size() == 1 || length.front() != '0') && std::stoi(length) <= 32;
+  return !parts.empty() && inet_pton(AF_INET, parts[1].c_str(), &address) == 1;
 }
 
 }  // namespace nearmetal

@@ -80,22 +80,6 @@ struct Instance {
   int64_t ranks = 0;
 };
 
-/// How the jobs of a layout have the same GPUs, or CPUs.
-struct Share {
-  SharingMode mode = SharingMode::alone;
-  std::optional<int64_t> threads_percent{};  // mps, sm: of the multiprocessors, at most
-  std::optional<int64_t> memory_gib{};       // mps, sm: of each GPU, at most
-  std::optional<std::string> profile{};      // mig: 1g.18gb, else any; vgpu: A100-40C
-  std::optional<std::string> instance{};     // mig: the UUID, instead of a profile
-
-  bool operator==(const Share&) const = default;
-};
-
-/// Whether the jobs are clients of an MPS daemon.
-inline bool through_mps(const Share& share) {
-  return share.mode == SharingMode::mps || share.mode == SharingMode::sm;
-}
-
 /// The load of a process that trains nothing.
 enum class NeighbourLoad { copy, compute, pcie };
 constexpr auto names_of(NeighbourLoad) { return std::array{"copy", "compute", "pcie"}; }
@@ -217,6 +201,9 @@ std::vector<int64_t> visible_gpus_of(const Host& host);
 
 /// The first of them; 0 where there are none.
 int64_t first_gpu_of(const Host& host);
+
+/// What the driver reports of a GPU; nothing where it was not asked.
+const GpuFound& gpu_facts(const Host& host, int64_t gpu);
 
 const std::string& address_of(const Host& host);
 const std::string& node_of(const Host& host);

@@ -6,9 +6,11 @@
 #include <yaml-cpp/parser.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <stdexcept>
+#include <utility>
 
 #include "comm/layout/gpu_profiles.h"
 #include "comm/layout/layout_json.h"
@@ -26,9 +28,13 @@ struct YamlValue {
   Kind kind = Kind::nothing;
   int64_t line = 1;
   bool quoted = false;  // a text in quotes is a text alone; others may mean a number or truth value
-  std::string text;
-  std::string key;               // of a member of an object
-  std::vector<YamlValue> items;  // or members
+  std::string text{};
+  std::string key{};               // of a member of an object
+  std::vector<YamlValue> items{};  // or members
+
+  bool has(const char* name) const {
+    return std::ranges::find(items, name, &YamlValue::key) != items.end();
+  }
 };
 
 constexpr size_t largest_yaml_bytes = size_t{1} << 20;
@@ -53,10 +59,7 @@ class Builder : public YAML::EventHandler {
   }
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    require_plain(mark, "", anchor);
-    YamlValue nothing;
-    nothing.line = line_of(mark);
-    add(std::move(nothing));
+    add(value_at(mark, "", anchor, YamlValue::Kind::nothing));
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
     refuse_at(line_of(mark), "aliases are not taken");
@@ -66,61 +69,51 @@ class Builder : public YAML::EventHandler {
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
-    require_plain(mark, tag, anchor);
-    if (wants_key()) {
-      enter_member(mark, value);
-    } else {
-      YamlValue text;
-      text.kind = YamlValue::Kind::text;
-      text.line = line_of(mark);
-      text.quoted = tag == tag_of_quoted;
-      text.text = value;
-      add(std::move(text));
-    }
+    YamlValue text = value_at(mark, tag, anchor, YamlValue::Kind::text);
+    if (wants_key()) return enter_member(text.line, value);
+    text.quoted = tag == tag_of_quoted;
+    text.text = value;
+    add(std::move(text));
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value) override {
-    enter(mark, tag, anchor, YamlValue::Kind::list);
+    enter(value_at(mark, tag, anchor, YamlValue::Kind::list));
   }
   void OnSequenceEnd() override { leave(); }
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                   YAML::EmitterStyle::value) override {
-    enter(mark, tag, anchor, YamlValue::Kind::object);
+    enter(value_at(mark, tag, anchor, YamlValue::Kind::object));
   }
   void OnMapEnd() override { leave(); }
 
  private:
   struct Level {
     YamlValue value;
-    std::string key;  // of the member that comes
-    bool has_key = false;
-    std::set<std::string> keys;
+    std::optional<std::string> key{};  // of the member that comes
+    std::set<std::string> keys{};
   };
 
-  static void require_plain(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
+  static YamlValue value_at(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                            YamlValue::Kind kind) {
     if (anchor != 0) refuse_at(line_of(mark), "anchors are not taken");
-    if (tag.empty() || tag == tag_of_plain || tag == tag_of_quoted) return;
-    refuse_at(line_of(mark), "tags are not taken");
+    if (!tag.empty() && tag != tag_of_plain && tag != tag_of_quoted) {
+      refuse_at(line_of(mark), "tags are not taken");
+    }
+    return {.kind = kind, .line = line_of(mark)};
   }
   bool wants_key() const {
     return !levels_.empty() && levels_.back().value.kind == YamlValue::Kind::object &&
-           !levels_.back().has_key;
+           !levels_.back().key;
   }
-  void enter_member(const YAML::Mark& mark, const std::string& key) {
-    Level& level = levels_.back();
-    if (!level.keys.insert(key).second) {
-      refuse_at(line_of(mark), "'" + printable(key) + "' is there twice");
+  void enter_member(int64_t line, const std::string& key) {
+    if (!levels_.back().keys.insert(key).second) {
+      refuse_at(line, "'" + printable(key) + "' is there twice");
     }
-    level.key = key;
-    level.has_key = true;
+    levels_.back().key = key;
   }
-  void enter(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-             YamlValue::Kind kind) {
-    require_plain(mark, tag, anchor);
-    if (levels_.size() == deepest_yaml) refuse_at(line_of(mark), "it is nested too deeply");
-    levels_.emplace_back();
-    levels_.back().value.kind = kind;
-    levels_.back().value.line = line_of(mark);
+  void enter(YamlValue value) {
+    if (levels_.size() == deepest_yaml) refuse_at(value.line, "it is nested too deeply");
+    levels_.push_back({std::move(value)});
   }
   void leave() {
     YamlValue done = std::move(levels_.back().value);
@@ -134,9 +127,8 @@ class Builder : public YAML::EventHandler {
     }
     Level& level = levels_.back();
     if (level.value.kind == YamlValue::Kind::object) {
-      if (!level.has_key) refuse_at(value.line, "a key must be a text");
-      value.key = std::move(level.key);
-      level.has_key = false;
+      if (!level.key) refuse_at(value.line, "a key must be a text");
+      value.key = *std::exchange(level.key, std::nullopt);
     }
     level.value.items.push_back(std::move(value));
   }
@@ -166,7 +158,7 @@ YamlValue parse_yaml(std::string_view text) {
 constexpr int64_t most_devices_of_a_kind = 64;
 
 [[noreturn]] void refuse(const YamlValue& value, const std::string& what) {
-  throw std::invalid_argument("line " + std::to_string(value.line) + ": " + what);
+  refuse_at(value.line, what);
 }
 
 void require_kind(const YamlValue& value, YamlValue::Kind kind, const std::string& what) {
@@ -231,19 +223,15 @@ void read_mig_devices(const YamlValue& value, MigConfigEntry& entry) {
 MigConfigEntry entry_in(const YamlValue& value) {
   require_kind(value, YamlValue::Kind::object, "an entry must have devices and mig-enabled");
   MigConfigEntry entry;
-  bool devices = false, enabled = false, mig_devices = false;
   for (const YamlValue& member : value.items) {
     const std::string& key = member.key;
     if (key == "device-filter") {
       entry.device_filter = filter_in(member);
     } else if (key == "devices") {
-      devices = true;
       read_devices(member, entry);
     } else if (key == "mig-enabled") {
-      enabled = true;
       entry.enabled = truth_of(member, key);
     } else if (key == "mig-devices") {
-      mig_devices = true;
       read_mig_devices(member, entry);
     } else {
       refuse(member, "'" + printable(key) +
@@ -251,9 +239,10 @@ MigConfigEntry entry_in(const YamlValue& value) {
                          "mig-devices");
     }
   }
-  if (!devices) refuse(value, "devices must be there");
-  if (!enabled) refuse(value, "mig-enabled must be there");
-  if (entry.enabled && !mig_devices) refuse(value, "mig-devices must be there, if only as {}");
+  if (!value.has("devices")) refuse(value, "devices must be there");
+  if (!value.has("mig-enabled")) refuse(value, "mig-enabled must be there");
+  if (entry.enabled && !value.has("mig-devices"))
+    refuse(value, "mig-devices must be there, if only as {}");
   if (!entry.enabled && !entry.mig_devices.empty()) {
     refuse(value, "mig-devices are there, and mig-enabled is false");
   }
@@ -305,11 +294,9 @@ std::map<std::string, std::vector<MigConfigEntry>> mig_configs_from_yaml(std::st
   const YamlValue root = parse_yaml(text);
   require_kind(root, YamlValue::Kind::object, "it must have a version and mig-configs");
   std::map<std::string, std::vector<MigConfigEntry>> configs;
-  bool version = false;
   for (const YamlValue& member : root.items) {
     const std::string& key = member.key;
     if (key == "version") {
-      version = true;
       const bool known = member.kind == YamlValue::Kind::text && member.text == "v1";
       if (!known) refuse(member, "version must be v1, the one that this program reads");
     } else if (key == "mig-configs") {
@@ -324,7 +311,7 @@ std::map<std::string, std::vector<MigConfigEntry>> mig_configs_from_yaml(std::st
       refuse(member, "'" + printable(key) + "' is not known; there are: version, mig-configs");
     }
   }
-  if (!version) refuse(root, "version must be there");
+  if (!root.has("version")) refuse(root, "version must be there");
   if (configs.empty()) refuse(root, "mig-configs must have at least one entry");
   return configs;
 }

@@ -31,20 +31,20 @@ int64_t connected_pairs(const Host& host, const std::vector<int64_t>& gpus) {
   return pairs;
 }
 
-int64_t way_to_nics(const Host& host, const std::vector<int64_t>& gpus) {
+int64_t distance_to_nics(const Host& host, const std::vector<int64_t>& gpus) {
   constexpr int64_t unknown = static_cast<int64_t>(PciDistance::sys) + 1;
-  int64_t way = 0;
+  int64_t distance = 0;
   for (const int64_t gpu : gpus) {
     const std::optional<PciDistance>& nearest = place_of(host, gpu).nearest_nic;
-    way += nearest ? static_cast<int64_t>(*nearest) : unknown;
+    distance += nearest ? static_cast<int64_t>(*nearest) : unknown;
   }
-  return way;
+  return distance;
 }
 
 // The larger, the better.
 std::pair<int64_t, int64_t> worth_of(const Host& host, const std::vector<int64_t>& gpus,
                                      bool network) {
-  return {connected_pairs(host, gpus), network ? -way_to_nics(host, gpus) : 0};
+  return {connected_pairs(host, gpus), network ? -distance_to_nics(host, gpus) : 0};
 }
 
 std::string nvlink_text(const Host& host, const std::vector<int64_t>& gpus) {
