@@ -48,28 +48,18 @@ Layout short_layout(const std::string& short_form) {
   return layout;
 }
 
-// 1, 2, 4, ... and `all`.
-std::vector<int64_t> doubled_up_to(int64_t all) {
-  std::vector<int64_t> counts;
-  for (int64_t count = 1; count < all; count *= 2) counts.push_back(count);
-  counts.push_back(all);
-  return counts;
-}
-
+// On 1, 2, 4, ... all GPUs of one host, or on as many of several hosts with all of their GPUs.
 std::vector<Layout> scaling_layouts(const std::vector<Host>& hosts) {
   const Host& first = hosts.front();
-  const int64_t slots = first.gpus > 0
-                            ? std::ssize(visible_gpus_of(first))
-                            : std::max<int64_t>(1, static_cast<int64_t>(cpus_of(first).size()));
+  const int64_t slots = first.gpus > 0 ? std::ssize(visible_gpus_of(first))
+                                       : std::max<int64_t>(1, std::ssize(cpus_of(first)));
+  const bool one_host = hosts.size() == 1;
+  const int64_t all = one_host ? slots : std::ssize(hosts);
   std::vector<Layout> layouts;
-  if (hosts.size() == 1) {
-    for (const int64_t gpus : doubled_up_to(slots)) {
-      layouts.push_back(short_layout("1x1x" + std::to_string(gpus)));
-    }
-  } else {
-    for (const int64_t nodes : doubled_up_to(static_cast<int64_t>(hosts.size()))) {
-      layouts.push_back(short_layout(std::to_string(nodes) + "x1x" + std::to_string(slots)));
-    }
+  for (int64_t count = 1; layouts.empty() || count < 2 * all; count *= 2) {
+    const std::string taken = std::to_string(std::min(count, all));
+    layouts.push_back(
+        short_layout(one_host ? "1x1x" + taken : taken + "x1x" + std::to_string(slots)));
   }
   return layouts;
 }

@@ -322,10 +322,7 @@ std::string slurm_script(const LaunchPlan& plan) {
 namespace json {
 namespace {
 
-struct PlannedMig {
-  std::string uuid;
-  std::string profile;
-};
+struct PlannedMig : MigDevice {};
 
 struct PlannedJob {
   std::vector<PlacedRank> ranks;
@@ -357,7 +354,7 @@ struct PlanDocument {
 
 std::optional<PlannedMig> mig_of(const PlacedRank& rank) {
   if (!rank.mig) return {};
-  return PlannedMig{rank.mig->uuid, rank.mig->profile};
+  return PlannedMig{*rank.mig};
 }
 
 void fields(Archive& field, PlannedMig& mig) {

@@ -217,48 +217,6 @@ void check_layout(const Layout& layout, const std::string& place) {
 
 }  // namespace
 
-std::vector<int64_t> parse_cpu_list(const std::string& text) {
-  std::vector<int64_t> cpus;
-  std::string_view rest = text;
-  do {
-    if (!cpus.empty()) rest.remove_prefix(1);  // the comma
-    if (rest.empty()) refuse(text);
-    const int64_t first = take_number(text, rest);
-    int64_t last = first;
-    if (rest.starts_with('-')) {
-      rest.remove_prefix(1);
-      if (rest.empty()) refuse(text);
-      last = take_number(text, rest);
-    }
-    if (last < first) refuse(text);
-    for (int64_t cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
-    if (static_cast<int64_t>(cpus.size()) > largest_cpu + 1) refuse(text);  // before it grows
-  } while (rest.starts_with(','));
-  std::ranges::sort(cpus);
-  if (!rest.empty() || std::ranges::adjacent_find(cpus) != cpus.end()) refuse(text);
-  return cpus;
-}
-
-std::string to_cpu_list(const std::vector<int64_t>& cpus) {
-  std::string text;
-  for (size_t first = 0, last = 0; first < cpus.size(); first = last + 1) {
-    last = first;
-    while (last + 1 < cpus.size() && cpus[last + 1] == cpus[last] + 1) ++last;
-    if (!text.empty()) text += ',';
-    text += std::to_string(cpus[first]);
-    if (last > first) text += '-' + std::to_string(cpus[last]);
-  }
-  return text;
-}
-
-std::vector<int64_t> part_of(const std::vector<int64_t>& cpus, int64_t index, int64_t parts) {
-  const auto size = static_cast<int64_t>(cpus.size());
-  const auto start = [&](int64_t part) {
-    return cpus.begin() + part * (size / parts) + std::min(part, size % parts);
-  };
-  return {start(index), start(index + 1)};
-}
-
 NM_DEFINE_SPECIAL_MEMBERS(Host);
 NM_DEFINE_SPECIAL_MEMBERS(Layout);
 
@@ -373,6 +331,48 @@ bool is_network(const std::string& text) {
   const std::vector<std::string> parts = form.groups_of(text);
   in_addr address{};
   return !parts.empty() && inet_pton(AF_INET, parts[1].c_str(), &address) == 1;
+}
+
+std::vector<int64_t> parse_cpu_list(const std::string& text) {
+  std::vector<int64_t> cpus;
+  std::string_view rest = text;
+  do {
+    if (!cpus.empty()) rest.remove_prefix(1);  // the comma
+    if (rest.empty()) refuse(text);
+    const int64_t first = take_number(text, rest);
+    int64_t last = first;
+    if (rest.starts_with('-')) {
+      rest.remove_prefix(1);
+      if (rest.empty()) refuse(text);
+      last = take_number(text, rest);
+    }
+    if (last < first) refuse(text);
+    for (int64_t cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
+    if (static_cast<int64_t>(cpus.size()) > largest_cpu + 1) refuse(text);  // before it grows
+  } while (rest.starts_with(','));
+  std::ranges::sort(cpus);
+  if (!rest.empty() || std::ranges::adjacent_find(cpus) != cpus.end()) refuse(text);
+  return cpus;
+}
+
+std::string to_cpu_list(const std::vector<int64_t>& cpus) {
+  std::string text;
+  for (size_t first = 0, last = 0; first < cpus.size(); first = last + 1) {
+    last = first;
+    while (last + 1 < cpus.size() && cpus[last + 1] == cpus[last] + 1) ++last;
+    if (!text.empty()) text += ',';
+    text += std::to_string(cpus[first]);
+    if (last > first) text += '-' + std::to_string(cpus[last]);
+  }
+  return text;
+}
+
+std::vector<int64_t> part_of(const std::vector<int64_t>& cpus, int64_t index, int64_t parts) {
+  const auto size = static_cast<int64_t>(cpus.size());
+  const auto start = [&](int64_t part) {
+    return cpus.begin() + part * (size / parts) + std::min(part, size % parts);
+  };
+  return {start(index), start(index + 1)};
 }
 
 }  // namespace nearmetal

@@ -186,7 +186,7 @@ std::string grid_text(const Grid& grid);
 
 /// Throws std::invalid_argument, which names the place in the file, for what contradicts itself:
 /// hosts or layouts of one name, NUMA nodes that share CPUs or GPUs, variables that a plan sets,
-/// jobs that share in different ways.
+/// jobs of one layout in several sharing modes.
 void check(const LayoutFile& file);
 
 /// With one rank for each instance that names neither GPUs nor a number of ranks: on the first

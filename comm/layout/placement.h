@@ -39,7 +39,7 @@ struct Placement {
   Kind kind = Kind::measured;  // or emulated
   std::vector<PlacedJob> jobs;
 
-  const std::optional<Share>& share() const { return jobs.front().share; }  // in the way of all
+  const std::optional<Share>& share() const { return jobs.front().share; }  // has the mode of all
   int64_t ranks() const;
   std::vector<size_t> training_jobs() const;  // their indices; others disturb them
   bool on_gpus() const;                       // all, or none
