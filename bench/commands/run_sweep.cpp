@@ -13,7 +13,7 @@
 #include "bench/sweep/run_layout.h"
 #include "bench/sweep/sweep_report.h"
 #include "bench/sweep/sweep_runs.h"
-#include "comm/launch/planned_time.h"
+#include "comm/launch/launch_plan.h"
 #include "comm/layout/shell_text.h"
 #include "models/errors.h"
 #include "reports/files/atomic_file.h"

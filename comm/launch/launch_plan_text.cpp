@@ -7,7 +7,7 @@
 #include <map>
 #include <sstream>
 
-#include "comm/launch/planned_time.h"
+#include "comm/launch/launch_plan.h"
 #include "comm/layout/peer_rules.h"
 #include "comm/layout/shell_text.h"
 #include "reports/document/run_arguments.h"

@@ -7,7 +7,7 @@
 
 #include "bench/sweep/make_launch_plan.h"
 #include "comm/launch/launch_plan_text.h"
-#include "comm/launch/planned_time.h"
+#include "comm/launch/launch_plan.h"
 #include "comm/layout/layout_json.h"
 #include "tests/support/parse_options.h"
 

@@ -1,4 +1,4 @@
-#include "comm/launch/planned_time.h"
+#include "comm/launch/launch_plan.h"
 
 #include <gtest/gtest.h>
 
