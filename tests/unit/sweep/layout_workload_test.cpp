@@ -1,7 +1,8 @@
+#include "bench/sweep/layout_workload.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "bench/sweep/layout_workload.h"
 #include "reports/document/run_arguments.h"
 #include "tests/support/parse_options.h"
 #include "tests/support/sample_hosts.h"
