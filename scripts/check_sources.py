@@ -41,7 +41,7 @@ FENCES = [
     ("regex", ["reports/text/pattern.cpp"], None),
     ("CLI/**", ["bench/cli/command_line.cpp"], None),
     ("nlohmann/**", ["reports/**json*", "reports/files/safetensors.cpp", "comm/**json*"], None),
-    ("yaml-cpp/**", ["comm/**yaml*"], None),
+    ("yaml-cpp/**", ["comm/launch/mpi_job_yaml.cpp", "comm/layout/mig_config.cpp"], None),
     ("mpi.h", ["comm/mpi/*"], 3),
     ("nccl*", ["comm/gpu/*"], None),
     ("hwloc.h", ["bench/environment/*"], None),

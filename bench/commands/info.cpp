@@ -5,7 +5,8 @@
 
 #include "bench/cli/process.h"
 #include "bench/commands/program.h"
-#include "comm/launch/launch_plan_json.h"
+#include "comm/launch/launch_plan_text.h"
+#include "comm/join_ranks.h"
 #include "comm/layout/layout_json.h"
 #include "comm/nccl.h"
 #include "models/errors.h"

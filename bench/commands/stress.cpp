@@ -14,6 +14,7 @@
 #include "comm/layout/layout.h"
 #include "reports/json/json_text.h"
 #include "reports/json/report_fields.h"
+#include "reports/sharing/fraction_tables.h"
 #include "reports/sharing/fractions.h"
 #include "reports/text/text.h"
 #include "reports/text/text_table.h"

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "comm/layout/cpu_list.h"
+#include "comm/layout/layout.h"
 
 namespace nearmetal {
 namespace {

@@ -12,10 +12,10 @@
 
 #include "bench/cli/defaults.h"
 #include "bench/cli/parse_value.h"
-#include "comm/layout/cpu_list.h"
 #include "comm/layout/layout.h"
 #include "comm/layout/shell_text.h"
 #include "comm/world.h"
+#include "models/errors.h"
 
 namespace nearmetal {
 namespace {
@@ -188,6 +188,29 @@ std::vector<Host> hosts_of_file(const std::string& path) {
   return hosts;
 }
 
+GpuPlace place_of(const Gpu& gpu, const std::vector<Gpu>& gpus) {
+  GpuPlace place;
+  for (const GpuPeer& peer : gpu.peers) {
+    const auto other =
+        std::ranges::find_if(gpus, [&](const Gpu& one) { return one.pci_id.value == peer.pci_id; });
+    if (peer.nvlink.value == true && other != gpus.end()) {
+      place.nvlinks.push_back(other - gpus.begin());
+    }
+  }
+  for (const NicPath& path : gpu.nics) {
+    if (!path.distance || (place.nearest_nic && *place.nearest_nic <= *path.distance)) continue;
+    place.nearest_nic = *path.distance;
+    place.nic = path.rdma_device;
+  }
+  return place;
+}
+
+std::string no_mig_of(const Gpu& gpu) {
+  if (gpu.vgpu_profile) return "it is a vGPU, which the host of its VM divides";
+  if (!gpu.mig) return "the GPU has no MIG (" + gpu.mig.reason + ")";
+  return *gpu.mig ? "" : mig_is_off;
+}
+
 }  // namespace
 
 Host this_machine(const fs::path& root, const char* visible) {
@@ -246,6 +269,46 @@ std::vector<Host> hosts_from(const std::string& argument) {
 bool are_unnamed(const std::vector<Host>& hosts) {
   return std::ranges::any_of(hosts,
                              [](const Host& host) { return !is_host_name(address_of(host)); });
+}
+
+std::vector<Gpu> gpus_by_bus(const std::string& nvml_library) {
+  std::vector<Gpu> gpus = all_gpus(Nvml(nvml_library), "/");
+  std::erase_if(gpus, [](const Gpu& gpu) { return gpu.lost.has_value(); });
+  std::ranges::stable_sort(gpus, [](const Gpu& a, const Gpu& b) {
+    return a.pci_id.value.value_or("") < b.pci_id.value.value_or("");
+  });
+  return gpus;
+}
+
+Host with_mig_devices(Host host, const std::string& nvml_library) {
+  if (!is_this_machine(address_of(host)) || host.gpus == 0) return host;
+  host.mig.clear();
+  host.found.clear();
+  try {
+    const std::vector<Gpu> gpus = gpus_by_bus(nvml_library);
+    for (int64_t i = 0; i < std::min<int64_t>(host.gpus, std::ssize(gpus)); ++i) {
+      host.found.push_back({gpus[i].name, no_mig_of(gpus[i])});
+      for (const MigInstance& instance : gpus[i].mig_instances) {
+        if (!instance.uuid) continue;
+        host.mig.push_back({i, *instance.uuid, instance.profile.value.value_or("")});
+      }
+    }
+    host.found.resize(host.gpus, {"", "the driver does not list this GPU"});
+  } catch (const NotSupported& error) {
+    host.found.assign(host.gpus, {"", error.what()});
+  }
+  return host;
+}
+
+Host with_gpu_places(Host host, const std::string& nvml_library) {
+  if (!is_this_machine(address_of(host)) || host.gpus < 2) return host;
+  try {
+    const std::vector<Gpu> gpus = gpus_by_bus(nvml_library);
+    for (const Gpu& gpu : gpus) host.places.push_back(place_of(gpu, gpus));
+  } catch (const NotSupported&) {
+    host.places.clear();  // a job takes the first
+  }
+  return host;
 }
 
 }  // namespace nearmetal

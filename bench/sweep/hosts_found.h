@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/environment/gpu.h"
 #include "comm/layout/layout.h"
 
 namespace nearmetal {
@@ -34,5 +35,18 @@ bool is_this_machine(const std::string& address);
 
 /// Whether a scheduler gives the names of these hosts.
 bool are_unnamed(const std::vector<Host>& hosts);
+
+constexpr const char* nvml_of_the_driver = "libnvidia-ml.so.1";
+
+/// The GPUs of this machine, but for lost ones, in the order of the PCI bus. Throws NotSupported.
+std::vector<Gpu> gpus_by_bus(const std::string& nvml_library);
+
+/// The host, where it is this machine, with what the driver reports of its GPUs, in the order of
+/// the PCI bus, and with their MIG devices, which are never changed. Another stays as it is.
+Host with_mig_devices(Host host, const std::string& nvml_library = nvml_of_the_driver);
+
+/// The host with the ways from its GPUs to one another and to NICs, where it is this machine and
+/// the driver tells them.
+Host with_gpu_places(Host host, const std::string& nvml_library = nvml_of_the_driver);
 
 }  // namespace nearmetal

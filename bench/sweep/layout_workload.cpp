@@ -1,3 +1,5 @@
+#include "bench/sweep/layout_workload.h"
+
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -7,11 +9,13 @@
 #include "bench/cli/defaults.h"
 #include "bench/cli/parse_value.h"
 #include "bench/run/prepare_device.h"
-#include "bench/sweep/make_launch_plan.h"
+#include "reports/document/run_arguments.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
+
+constexpr size_t most_layouts = 1000;
 
 // Settings that exclude each other: one that is given above takes the place of the other.
 constexpr std::pair<const char*, const char*> alternatives[] = {
@@ -30,8 +34,7 @@ std::string why_unknown(const std::string& name, const std::string& flag) {
   return "`nearmetal run` has no " + flag + did_you_mean(lower_case(with_underscores), known);
 }
 
-}  // namespace
-
+// Sets what layout files call `name`, from the text that its option takes.
 void set_by_layout_name(Workload& workload, const std::string& name, const std::string& text,
                         const std::string& place) {
   std::string flag = "--" + name;
@@ -61,14 +64,13 @@ void set_by_layout_name(Workload& workload, const std::string& name, const std::
   throw std::invalid_argument(place + " is no setting of a workload: " + refusal);
 }
 
+// Whether a run takes one of these settings alone, such as steps or duration_seconds.
 bool exclude_each_other(const std::string& setting, const std::string& other) {
   return std::ranges::any_of(alternatives, [&](const auto& pair) {
     return (setting == pair.first && other == pair.second) ||
            (setting == pair.second && other == pair.first);
   });
 }
-
-namespace {
 
 Workload workload_of(const Settings& settings, const std::string& place) {
   Workload workload;
@@ -187,8 +189,8 @@ Workload workload_in_file(const LayoutFile& file, const Layout& layout,
 }
 
 // The workload with what was asked for on the command line, and nothing left to choose.
-Workload settled(Workload workload, const LayoutFile& file, const Layout& layout,
-                 const Placement& placement, const Workload& asked) {
+Workload completed(Workload workload, const LayoutFile& file, const Layout& layout,
+                   const Placement& placement, const Workload& asked) {
   RunConfig& config = workload.config;
   override_with(workload, asked);
   if (placement.share() && config.batch == largest_that_fits) {
@@ -215,12 +217,10 @@ bool has_only_own_workloads(const Layout& layout) {
   });
 }
 
-}  // namespace
-
-Workload layout_workload(const LayoutFile& file, const Layout& layout, const Placement& placement,
+Workload common_workload(const LayoutFile& file, const Layout& layout, const Placement& placement,
                          const Workload& asked) {
   Workload workload =
-      settled(workload_in_file(file, layout, placement), file, layout, placement, asked);
+      completed(workload_in_file(file, layout, placement), file, layout, placement, asked);
   if (has_only_own_workloads(layout)) return workload;
   try {
     settle_network(workload.config);
@@ -238,7 +238,7 @@ Workload job_workload(const LayoutFile& file, const Layout& layout, size_t job,
   Workload workload = workload_in_file(file, layout, placement);
   override_with(workload, workload_of(with_batch_of_a_rank(own, placement, place, job), place));
   try {
-    workload = settled(std::move(workload), file, layout, placement, asked);
+    workload = completed(std::move(workload), file, layout, placement, asked);
     settle_network(workload.config);
     return workload;
   } catch (const std::invalid_argument& error) {
@@ -247,6 +247,8 @@ Workload job_workload(const LayoutFile& file, const Layout& layout, size_t job,
   }
 }
 
+// A choice of how gradients are summed needs the machine to itself, and all runs of a layout take
+// that of the first, which scripts (not `conducted`) cannot.
 void require_one_choice(const Workload& workload, const Layout& layout, const Placement& placement,
                         bool conducted) {
   const RunConfig& config = workload.config;
@@ -263,6 +265,169 @@ void require_one_choice(const Workload& workload, const Layout& layout, const Pl
   if (why.empty()) return;
   throw std::invalid_argument(layout.source + ": --all-reduce auto: " + why +
                               "; name nccl or host");
+}
+
+[[noreturn]] void refuse(const GridAxis& axis, const std::string& why) {
+  throw std::invalid_argument(axis.source + ": " + why);
+}
+
+// The name in the table of settings: "duration_seconds" of "duration".
+std::string table_name(const std::string& layout_name) {
+  std::string name = layout_name;
+  for (const Setting& setting : settings_of_run()) {
+    if (layout_name_of(setting) == layout_name) name = setting.name;
+  }
+  return name;
+}
+
+// Whether a run that has one of them cannot have the other, by their names in layout files.
+bool collide(const std::string& setting, const std::string& other) {
+  return setting == other || exclude_each_other(table_name(setting), table_name(other));
+}
+
+// The value as the parser of the option reads it: 2 for "002". The batch of all ranks is no option.
+std::string meaning_of(const GridAxis& axis, const std::string& value) {
+  if (axis.setting == global_batch) {
+    return std::to_string(parse_number<int64_t>(axis.source, value, {1, 1e9}));
+  }
+  Workload workload;
+  set_by_layout_name(workload, axis.setting, value, axis.source);
+  return joined(run_arguments(workload));
+}
+
+void check_values(const GridAxis& axis) {
+  if (axis.values.empty()) refuse(axis, "it names no value");
+  std::map<std::string, std::string> known;  // by what they mean
+  for (const std::string& value : axis.values) {
+    const auto [same, is_new] = known.emplace(meaning_of(axis, value), value);
+    if (is_new) continue;
+    refuse(axis, same->second == value ? "it names " + value + " twice"
+                                       : same->second + " and " + value + " are the same value");
+  }
+}
+
+void check_axis(const GridAxis& axis, const std::vector<GridAxis>& earlier, const Workload& asked) {
+  check_values(axis);
+  for (const GridAxis& other : earlier) {
+    if (!collide(axis.setting, other.setting)) continue;
+    refuse(axis, other.source + " says it already; give one of them");
+  }
+  for (const Setting& setting : settings_of_run()) {
+    if (!asked.is_given(setting.name) || !collide(axis.setting, layout_name_of(setting))) continue;
+    refuse(axis, flag_of(setting) + " says it already; give one of them");
+  }
+}
+
+// Refuses what a workload of the same file says too: neither overrides the other.
+void require_in_grid_alone(const GridAxis& axis, const Settings& workload,
+                           const std::string& place) {
+  for (const auto& [setting, value] : workload.texts) {
+    if (!collide(axis.setting, setting)) continue;
+    refuse(axis, place + "/" + setting + " says it already; give one of them");
+  }
+}
+
+// A setting of a job by itself would override the combination.
+void require_in_no_job(const GridAxis& axis, const std::vector<Layout>& layouts) {
+  for (const Layout& layout : layouts) {
+    for (size_t job = 0; job < layout.jobs.size(); ++job) {
+      require_in_grid_alone(axis, layout.jobs[job].workload,
+                            layout.source + "/jobs/" + std::to_string(job) + "/workload");
+    }
+  }
+}
+
+// The first axis changes last.
+std::vector<Settings> combinations(const Grid& grid) {
+  std::vector<Settings> all = {{}};
+  for (const GridAxis& axis : grid.axes) {
+    std::vector<Settings> longer;
+    for (const Settings& shorter : all) {
+      for (const std::string& value : axis.values) {
+        longer.push_back(shorter);
+        longer.back().texts[axis.setting] = value;
+      }
+    }
+    all = std::move(longer);
+  }
+  return all;
+}
+
+std::string name_of(const Layout& layout, bool one_of_several, const Grid& grid,
+                    const Settings& combination) {
+  std::vector<std::string> words;
+  if (one_of_several) words.push_back(layout.name);
+  for (const GridAxis& axis : grid.axes) {
+    if (axis.values.size() == 1) continue;
+    words.push_back(axis.setting + " " + combination.texts.at(axis.setting));
+  }
+  return words.empty() ? layout.name : joined(words);
+}
+
+}  // namespace
+
+LayoutWorkloads layout_workloads(const LayoutFile& file, const Layout& layout,
+                                 const Placement& placement, const Workload& asked,
+                                 bool conducted) {
+  LayoutWorkloads workloads{common_workload(file, layout, placement, asked)};
+  for (size_t job = 0; job < layout.jobs.size(); ++job) {
+    if (layout.jobs[job].workload.texts.empty()) continue;
+    const auto own =
+        workloads.of_jobs.emplace(job, job_workload(file, layout, job, placement, asked));
+    require_one_choice(own.first->second, layout, placement, conducted);
+  }
+  require_one_choice(workloads.common, layout, placement, conducted);
+  return workloads;
+}
+
+GridAxis grid_axis_from(const std::string& text) {
+  const size_t sign = text.find('=');
+  if (sign == 0 || sign == text.npos) {
+    throw std::invalid_argument("--grid takes a setting and its values, such as batch=32,64; '" +
+                                text + "' is none");
+  }
+  GridAxis axis{text.substr(0, sign), comma_separated(text.substr(sign + 1)), ""};
+  std::ranges::replace(axis.setting, '-', '_');
+  axis.source = "--grid " + axis.setting;
+  return axis;
+}
+
+Grid whole_grid(const LayoutFile& file, const std::vector<GridAxis>& of_command_line,
+                const Workload& asked) {
+  std::vector<GridAxis> axes = of_command_line;
+  for (const GridAxis& axis : file.grid.axes) {
+    require_in_grid_alone(axis, file.workload, "/workload");
+    for (const Layout& layout : file.layouts) {
+      require_in_grid_alone(axis, layout.workload, layout.source + "/workload");
+    }
+    const bool overridden = std::ranges::any_of(
+        of_command_line, [&](const GridAxis& over) { return collide(axis.setting, over.setting); });
+    if (!overridden) axes.push_back(axis);
+  }
+  Grid grid;
+  for (const GridAxis& axis : axes) {
+    check_axis(axis, grid.axes, asked);
+    require_in_no_job(axis, file.layouts);
+    grid.axes.push_back(axis);
+  }
+  return grid;
+}
+
+std::vector<Layout> expand_grid(const std::vector<Layout>& layouts, const Grid& grid) {
+  if (grid.axes.empty()) return layouts;
+  if (combinations_of(grid) > most_layouts / layouts.size()) {
+    refuse(grid.axes.front(), "the grid has too many combinations: at most " +
+                                  std::to_string(most_layouts) + " can be run in one sweep");
+  }
+  std::vector<Layout> expanded;
+  for (const Layout& layout : layouts) {
+    for (const Settings& combination : combinations(grid)) {
+      Layout& one = expanded.emplace_back(layout);
+      one.grid = GridPoint{layout.name, combination.texts};
+      one.name = name_of(layout, layouts.size() > 1, grid, combination);
+    }
+  }
+  return expanded;
 }
 
 }  // namespace nearmetal

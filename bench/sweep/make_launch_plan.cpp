@@ -12,13 +12,11 @@
 
 #include "bench/cli/parse_value.h"
 #include "bench/run/prepare_device.h"
-#include "bench/sweep/executable.h"
-#include "bench/sweep/grid.h"
 #include "bench/sweep/hosts_found.h"
-#include "bench/sweep/layouts_left_out.h"
-#include "bench/sweep/mig_found.h"
+#include "bench/sweep/layout_workload.h"
 #include "bench/sweep/shipped_layouts.h"
-#include "comm/launch/launch_plan_json.h"
+#include "bench/sweep/supported_layouts.h"
+#include "comm/launch/launch_plan_text.h"
 #include "comm/launch/mpi_job_yaml.h"
 #include "comm/layout/fraction_layouts.h"
 #include "comm/layout/layout.h"
@@ -39,7 +37,7 @@ constexpr const char* fraction_batch = "64";  // fits a small share, too
 // Steps. Beside neighbours that fill the GPU, each may take seconds.
 constexpr const char* disturbed_warm_up = "20";
 
-Layout layout_of(const std::string& short_form) {
+Layout short_layout(const std::string& short_form) {
   Layout layout;
   layout.name = short_form;
   layout.shape = short_form;
@@ -50,96 +48,27 @@ Layout layout_of(const std::string& short_form) {
   return layout;
 }
 
-// 1, 2, 4, ... and `all`.
-std::vector<int64_t> doubled_up_to(int64_t all) {
-  std::vector<int64_t> counts;
-  for (int64_t count = 1; count < all; count *= 2) counts.push_back(count);
-  counts.push_back(all);
-  return counts;
-}
-
-std::vector<Layout> scaling_of(const std::vector<Host>& hosts) {
+// On 1, 2, 4, ... all GPUs of one host, or on as many of several hosts with all of their GPUs.
+std::vector<Layout> scaling_layouts(const std::vector<Host>& hosts) {
   const Host& first = hosts.front();
-  const int64_t slots = first.gpus > 0
-                            ? std::ssize(visible_gpus_of(first))
-                            : std::max<int64_t>(1, static_cast<int64_t>(cpus_of(first).size()));
+  const int64_t slots = first.gpus > 0 ? std::ssize(visible_gpus_of(first))
+                                       : std::max<int64_t>(1, std::ssize(cpus_of(first)));
+  const bool one_host = hosts.size() == 1;
+  const int64_t all = one_host ? slots : std::ssize(hosts);
   std::vector<Layout> layouts;
-  if (hosts.size() == 1) {
-    for (const int64_t gpus : doubled_up_to(slots)) {
-      layouts.push_back(layout_of("1x1x" + std::to_string(gpus)));
-    }
-  } else {
-    for (const int64_t nodes : doubled_up_to(static_cast<int64_t>(hosts.size()))) {
-      layouts.push_back(layout_of(std::to_string(nodes) + "x1x" + std::to_string(slots)));
-    }
+  for (int64_t count = 1; layouts.empty() || count < 2 * all; count *= 2) {
+    const std::string taken = std::to_string(std::min(count, all));
+    layouts.push_back(
+        short_layout(one_host ? "1x1x" + taken : taken + "x1x" + std::to_string(slots)));
   }
   return layouts;
 }
 
-bool is_file(const std::vector<std::string>& words) {
-  const bool any_file = std::ranges::any_of(
-      words, [](const std::string& word) { return !looks_like_short_form(word); });
-  if (any_file && words.size() > 1) {
-    throw std::invalid_argument("give one layout file, or short forms such as 1x1x2 alone");
-  }
-  return any_file;
-}
-
-Fractions fractions_in(const PlanRequest& request) {
-  return {*request.fractions, request.neighbours};
-}
-
-void settle_executables(LayoutFile& file, const std::filesystem::path& path) {
-  for (Layout& layout : file.layouts) {
-    if (!layout.executable) continue;
-    layout.executable = std::filesystem::absolute(path.parent_path() / *layout.executable)
-                            .lexically_normal()
-                            .string();
-  }
-}
-
-LayoutFile asked_file(const PlanRequest& request) {
-  const bool from_file = is_file(request.layouts);
-  if (request.fractions && !request.layouts.empty()) {
-    throw std::invalid_argument("--fractions says which layouts; give no others");
-  }
-  if (!request.fractions && !request.neighbours.empty()) {
-    throw std::invalid_argument("--neighbours is for --fractions, which says how many jobs");
-  }
-  LayoutFile file = request.file ? *request.file
-                    : from_file  ? read_layout(request.layouts.front())
-                                 : LayoutFile{};
-  if (request.hosts && !file.hosts.empty()) {
-    throw std::invalid_argument("the layout file names hosts already; leave --hosts out");
-  }
-  if (file.hosts.empty()) {
-    file.hosts =
-        request.hosts ? hosts_from(*request.hosts) : std::vector{this_machine_for(file.layouts)};
-  }
-  for (const std::string& word : request.layouts) {
-    if (!from_file) file.layouts.push_back(layout_of(word));
-  }
-  if (request.fractions && file.hosts.size() > 1) {
-    throw std::invalid_argument("--fractions is for one GPU of one host, and --hosts names " +
-                                std::to_string(file.hosts.size()) + ": name one");
-  }
-  if (request.fractions) {
-    const Host& host = with_mig_devices(file.hosts.front());
-    file.layouts = fraction_layouts(host, fractions_in(request));
-    if (host.gpus > 0) file.workload.texts["batch"] = fraction_batch;
-    if (!request.neighbours.empty()) file.workload.texts["warmup"] = disturbed_warm_up;
-  }
-  if (file.layouts.empty()) file.layouts = scaling_of(file.hosts);
-  if (std::ranges::any_of(file.layouts, [](const Layout& one) { return one.shape.has_value(); })) {
-    for (Host& host : file.hosts) add_gpu_places(host);
-  }
-  settle_instances(file);
-  settle_mig(file, request.mig_config, from_file ? request.layouts.front() : "");
-  if (from_file) settle_executables(file, request.layouts.front());
-  if (request.repeats) file.repeats = *request.repeats;
-  if (request.job_seconds) file.limits.job_seconds = *request.job_seconds;
-  check(file);
-  return file;
+// The layout file that is asked for, or none: layouts in short, or those of this machine.
+std::optional<std::string> path_of_file(const std::vector<std::string>& words) {
+  if (std::ranges::all_of(words, looks_like_short_form)) return std::nullopt;
+  if (words.size() == 1) return layout_place(words.front());
+  throw std::invalid_argument("give one layout file, or short forms such as 1x1x2 alone");
 }
 
 std::string own_path() {
@@ -148,17 +77,109 @@ std::string own_path() {
   throw std::invalid_argument("the path of this program cannot be part of a command line: " + path);
 }
 
-// Names of hosts, and how the program is called there, where a scheduler decides.
-void settle_addresses(LayoutFile& file, const PlanRequest& request) {
-  const bool mpi_job = request.starter == Starter::mpi_job;
-  if (are_unnamed(file.hosts) && !mpi_job && request.starter != Starter::slurm) {
+// The file as it is asked for, with what the command line says in its place.
+LayoutFile asked_file(const PlanRequest& request, const std::optional<std::string>& path) {
+  if (request.fractions && !request.layouts.empty()) {
+    throw std::invalid_argument("--fractions says which layouts; give no others");
+  }
+  if (!request.fractions && !request.neighbours.empty()) {
+    throw std::invalid_argument("--neighbours is for --fractions, which says how many jobs");
+  }
+  LayoutFile file = path ? read_layout(*path) : request.file.value_or(LayoutFile{});
+  if (request.hosts && !file.hosts.empty()) {
+    throw std::invalid_argument("the layout file names hosts already; leave --hosts out");
+  }
+  if (path) {
+    const std::filesystem::path folder = std::filesystem::path(*path).parent_path();
+    for (Layout& layout : file.layouts) {
+      std::optional<std::string>& config = layout.expect.mig_config;
+      if (config) config = (folder / *config).string();
+      if (!layout.executable) continue;
+      layout.executable =
+          std::filesystem::absolute(folder / *layout.executable).lexically_normal().string();
+    }
+    for (GridAxis& axis : file.grid.axes) axis.source = *path + ": " + axis.source;
+  } else {
+    for (const std::string& word : request.layouts) file.layouts.push_back(short_layout(word));
+  }
+  if (request.repeats) file.repeats = *request.repeats;
+  if (request.job_seconds) file.limits.job_seconds = *request.job_seconds;
+  return file;
+}
+
+bool shares_by_mig(const LayoutFile& file, const std::string& host) {
+  return std::ranges::any_of(file.layouts, [&](const Layout& layout) {
+    return std::ranges::any_of(layout.jobs, [&](const Job& job) {
+      return job.share && job.share->mode == SharingMode::mig &&
+             std::ranges::find(job.instances, host, &Instance::host) != job.instances.end();
+    });
+  });
+}
+
+// With what the driver reports of them, as far as the layouts need it.
+std::vector<Host> asked_hosts(const PlanRequest& request, const LayoutFile& file) {
+  std::vector<Host> hosts = !file.hosts.empty() ? file.hosts
+                            : request.hosts     ? hosts_from(*request.hosts)
+                                                : std::vector{this_machine_for(file.layouts)};
+  if (request.fractions && hosts.size() > 1) {
+    throw std::invalid_argument("--fractions is for one GPU of one host, and --hosts names " +
+                                std::to_string(hosts.size()) + ": name one");
+  }
+  const bool scaling = file.layouts.empty() && !request.fractions;
+  const bool any_shape = std::ranges::any_of(
+      file.layouts, [](const Layout& layout) { return layout.shape.has_value(); });
+  for (Host& host : hosts) {
+    if (scaling || any_shape) host = with_gpu_places(host);
+    const bool divided = request.fractions || shares_by_mig(file, host.name);
+    if (divided && host.mig.empty()) host = with_mig_devices(host);
+  }
+  return hosts;
+}
+
+std::optional<Fractions> asked_fractions(const PlanRequest& request) {
+  if (!request.fractions) return std::nullopt;
+  return Fractions{*request.fractions, request.neighbours};
+}
+
+// With the GPUs or CPUs of every instance, but for shapes.
+std::vector<Layout> asked_layouts(const PlanRequest& request, const LayoutFile& file,
+                                  const std::vector<Host>& hosts) {
+  const std::optional<Fractions> fractions = asked_fractions(request);
+  std::vector<Layout> layouts = fractions              ? fraction_layouts(hosts.front(), *fractions)
+                                : file.layouts.empty() ? scaling_layouts(hosts)
+                                                       : file.layouts;
+  for (Layout& layout : layouts) {
+    if (request.mig_config) layout.expect.mig_config = request.mig_config;
+  }
+  return fill_in_instances(std::move(layouts), hosts);
+}
+
+// Of all layouts.
+Settings asked_workload(const PlanRequest& request, const LayoutFile& file,
+                        const std::vector<Host>& hosts) {
+  Settings workload = file.workload;
+  if (request.fractions && hosts.front().gpus > 0) workload.texts["batch"] = fraction_batch;
+  if (!request.neighbours.empty()) workload.texts["warmup"] = disturbed_warm_up;
+  return workload;
+}
+
+// The hosts as the launcher calls them, where a scheduler may give their names.
+std::vector<Host> addressed(std::vector<Host> hosts, const PlanRequest& request) {
+  if (request.starter == Starter::mpi_job) {
+    for (size_t i = 0; i < hosts.size(); ++i) {
+      hosts[i].address = mpi_job_worker(request.job_name, static_cast<int64_t>(i));
+    }
+  } else if (request.starter != Starter::slurm && are_unnamed(hosts)) {
     throw std::invalid_argument(
         "hosts without names are for --format slurm and mpijob; name them: --hosts vm0:2,vm1:2");
   }
-  for (size_t i = 0; mpi_job && i < file.hosts.size(); ++i) {
-    file.hosts[i].address = mpi_job_worker(request.job_name, static_cast<int64_t>(i));
-  }
-  if (!file.launcher.program) file.launcher.program = mpi_job ? "nearmetal" : own_path();
+  return hosts;
+}
+
+Launcher asked_launcher(const PlanRequest& request, Launcher launcher) {
+  if (launcher.program) return launcher;
+  launcher.program = request.starter == Starter::mpi_job ? "nearmetal" : own_path();
+  return launcher;
 }
 
 // Scripts start the jobs of a layout at once, and nothing else.
@@ -188,29 +209,18 @@ void require_equal_shares(const Layout& layout, const Placement& placement) {
                               "jobs have several: " + joined({sizes.begin(), sizes.end()}));
 }
 
-// Adds the workloads of the jobs of `layout`, which is the next one of the plan.
-void add_workloads(LaunchPlan& plan, const Layout& layout, const Placement& placement,
-                   const Workload& asked) {
-  Workload workload = layout_workload(plan.file, layout, placement, asked);
-  decltype(plan.job_workloads) of_jobs;
-  for (size_t job = 0; job < layout.jobs.size(); ++job) {
-    if (layout.jobs[job].workload.texts.empty()) continue;
-    const auto own = of_jobs.emplace(std::pair(plan.workloads.size(), job),
-                                     job_workload(plan.file, layout, job, placement, asked));
-    require_one_choice(own.first->second, layout, placement, plan.conducted);
-  }
-  require_one_choice(workload, layout, placement, plan.conducted);
-  RunConfig& config = workload.config;
-  if (config.plans && !of_jobs.empty()) {
+// The workloads with the place of their plans in a report that was asked for.
+LayoutWorkloads with_plans(LayoutWorkloads workloads, const Layout& layout,
+                           const Placement& placement) {
+  RunConfig& config = workloads.common.config;
+  if (!config.plans) return workloads;
+  if (!workloads.of_jobs.empty()) {
     throw std::invalid_argument(layout.source + ": --plans holds for one workload, and its jobs " +
                                 "have their own");
   }
-  if (config.plans) {
-    require_equal_shares(layout, placement);
-    config.plans = place_of_kernel_choices(config, layout.name);
-  }
-  plan.workloads.push_back(std::move(workload));
-  plan.job_workloads.merge(of_jobs);
+  require_equal_shares(layout, placement);
+  config.plans = place_of_kernel_choices(config, layout.name);
+  return workloads;
 }
 
 // Where one layout has no combination of the grid left, it is at fault, and not these.
@@ -224,62 +234,93 @@ void require_combinations(const std::vector<Layout>& kept, const std::vector<Lay
   }
 }
 
-// Places and workloads of the file's layouts, but for combinations of a grid whose settings do not
-// go together.
-void add_layouts(LaunchPlan& plan, const PlanRequest& request) {
+// The file's layouts with what each of them starts, but for combinations of a grid whose settings
+// do not go together.
+LaunchPlan place_layouts(const LayoutFile& file, const PlanRequest& request,
+                         const std::string& source) try {
+  check(file);
   const bool script = request.starter != Starter::sweep;
-  std::vector<Layout> kept, left_out;
-  std::vector<UnsupportedArm> reasons;
-  for (const Layout& layout : plan.file.layouts) {
-    const Placement placement = place(layout, plan.file.hosts, plan.file.launcher.variables);
+  LaunchPlan plan;
+  plan.file = file;
+  plan.file.layouts.clear();
+  std::vector<Layout> left_out;
+  for (const Layout& layout : file.layouts) {
+    const Placement placement = place(layout, file.hosts, file.launcher.variables);
     if (script) require_script_can(layout, placement);
+    LayoutWorkloads workloads;
     try {
-      add_workloads(plan, layout, placement, request.workload);
+      workloads = with_plans(layout_workloads(file, layout, placement, request.workload, !script),
+                             layout, placement);
     } catch (const std::invalid_argument& error) {
       if (!layout.grid) throw;
       left_out.push_back(layout);
-      reasons.push_back({layout.name, error.what()});
+      plan.unsupported.push_back({layout.name, error.what()});
       continue;
     }
+    const size_t index = plan.placements.size();
     if (!script && layout.executable) {
-      plan.executables.emplace(kept.size(), find_executable(*layout.executable, layout.source));
+      plan.executables.emplace(index, find_executable(*layout.executable, layout.source));
     }
+    for (const auto& [job, workload] : workloads.of_jobs) {
+      plan.job_workloads.emplace(std::pair(index, job), workload);
+    }
+    plan.workloads.push_back(workloads.common);
     plan.placements.push_back(placement);
-    kept.push_back(layout);
+    plan.file.layouts.push_back(layout);
   }
-  require_combinations(kept, left_out, reasons);
-  plan.file.layouts = std::move(kept);
-  std::ranges::move(reasons, std::back_inserter(plan.unsupported));
+  require_combinations(plan.file.layouts, left_out, plan.unsupported);
+  return plan;
+} catch (const std::invalid_argument& error) {
+  throw std::invalid_argument(source + error.what());
+} catch (const NotSupported& error) {
+  throw NotSupported(source + error.what());
 }
 
 }  // namespace
 
-LaunchPlan make_launch_plan(PlanRequest request) {
-  if (is_file(request.layouts)) request.layouts.front() = layout_place(request.layouts.front());
-  LaunchPlan plan;
-  plan.file = asked_file(request);
-  plan.source = is_file(request.layouts) ? request.layouts.front() + ": " : "";
-  plan.unsupported = request.fractions ? leave_out_fractions(plan.file, fractions_in(request))
-                                       : leave_out_portable(plan.file);
-  for (GridAxis& axis : plan.file.grid.axes) axis.source = plan.source + axis.source;
-  expand_grid(plan.file, request.grid, request.workload);
-  settle_addresses(plan.file, request);
-  const bool script = request.starter != Starter::sweep;
-  plan.options = {.as_root = !script && geteuid() == 0,
-                  .timeout_seconds = plan.file.limits.job_seconds,
+// Each line makes what it names, of which nothing changes afterwards.
+LaunchPlan make_launch_plan(const PlanRequest& request) {
+  const std::optional<std::string> path = path_of_file(request.layouts);
+  const std::string source = path ? *path + ": " : "";
+  const LayoutFile asked = asked_file(request, path);
+  const std::vector<Host> hosts = asked_hosts(request, asked);
+  const SupportedLayouts supported =
+      supported_layouts(asked_layouts(request, asked, hosts), hosts, asked_fractions(request));
+  const Grid grid = whole_grid(asked, request.grid, request.workload);
+  const LayoutFile file{.hosts = addressed(hosts, request),
+                        .launcher = asked_launcher(request, asked.launcher),
+                        .layouts = expand_grid(supported.layouts, grid),
+                        .workload = asked_workload(request, asked, hosts),
+                        .grid = grid,
+                        .repeats = asked.repeats,
+                        .order = asked.order,
+                        .seed = asked.seed,
+                        .limits = asked.limits};
+  LaunchPlan plan = place_layouts(file, request, source);
+  plan.unsupported.insert(plan.unsupported.begin(), supported.left_out.begin(),
+                          supported.left_out.end());
+  plan.launches = launch_order(plan.file.layouts.size(), file.repeats,
+                               file.order == Order::randomised, file.seed);
+  plan.conducted = request.starter == Starter::sweep;
+  plan.options = {.as_root = plan.conducted && geteuid() == 0,
+                  .timeout_seconds = file.limits.job_seconds,
                   .plain_alone = request.plain_alone};
-  plan.conducted = !script;
-  try {
-    check(plan.file);
-    add_layouts(plan, request);
-  } catch (const std::invalid_argument& error) {
-    throw std::invalid_argument(plan.source + error.what());
-  } catch (const NotSupported& error) {
-    throw NotSupported(plan.source + error.what());
-  }
-  plan.launches = launch_order(plan.file.layouts.size(), plan.file.repeats,
-                               plan.file.order == Order::randomised, plan.file.seed);
+  plan.source = source;
   return plan;
+}
+
+Executable find_executable(const std::string& path, const std::string& source) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored) || access(path.c_str(), X_OK) != 0) {
+    throw std::invalid_argument(source + "/executable: '" + path +
+                                "' is no program that can be started here");
+  }
+  Executable found{path, sha256(file_text(path)), {}};
+  for (const fs::path& module : modules_of(fs::canonical(path))) {
+    found.modules_sha256[module.filename()] = sha256(file_text(module));
+  }
+  return found;
 }
 
 std::vector<std::string> files_of(const LaunchPlan& plan, const PlanRequest& request) {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "bench/sweep/hosts_found.h"
-#include "comm/layout/cpu_list.h"
+#include "comm/layout/layout.h"
 #include "reports/document/run_arguments.h"
 #include "reports/text/text.h"
 
@@ -201,9 +201,9 @@ bool has_equal_shares(const ArmShare& share) {
   return equal(share.threads_percent) && equal(share.profiles);
 }
 
-// The settings of the arm's runs, with the way that summed their gradients in place of a choice;
+// The settings of the arm's runs, with what summed their gradients in place of a choice;
 // earlier reports call NCCL that.
-RunConfig settled_config_of(const Report& report, const Arm& arm) {
+RunConfig config_as_run(const Report& report, const Arm& arm) {
   RunConfig config = config_of(report, arm);
   if (config.all_reduce != AllReduceKind::automatic) return config;
   config.all_reduce.reset();
@@ -230,7 +230,7 @@ LayoutFile layout_of_process(Device device, const std::string& name) {
 
 PlanRequest request_of_arm(const Report& report, const Arm& arm, const std::string& place,
                            const std::optional<std::string>& hosts) {
-  const RunConfig config = settled_config_of(report, arm);
+  const RunConfig config = config_as_run(report, arm);
   const bool plain = ran_alone(report, arm), alone = plain && !hosts;
   PlanRequest request;
   request.file = alone ? layout_of_process(config.device, arm.name)

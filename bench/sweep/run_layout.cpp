@@ -9,11 +9,11 @@
 #include <utility>
 
 #include "bench/environment/child_output.h"
-#include "bench/sweep/executable.h"
 #include "bench/sweep/hosts_found.h"
-#include "bench/sweep/mig_found.h"
+#include "bench/sweep/make_launch_plan.h"
 #include "bench/sweep/mps_daemon.h"
 #include "bench/sweep/other_work.h"
+#include "bench/sweep/supported_layouts.h"
 #include "models/errors.h"
 #include "models/load_module.h"
 #include "models/probe.h"

@@ -84,9 +84,7 @@ std::pair<Run, std::vector<Environment>> merged(const Placement& placement,
   const bool serial = placement.share() && placement.share()->mode == SharingMode::serial;
   const bool unlike = does_unlike_work(workloads);
   auto found = serial ? merge_serial_jobs(jobs, unlike) : merge_jobs(jobs, unlike);
-  const bool own_devices = placement.share() && (placement.share()->mode == SharingMode::mig ||
-                                                 placement.share()->mode == SharingMode::vgpu);
-  if (placement.share() && !own_devices && jobs.size() > 1) {
+  if (placement.share() && !has_own_device(placement.share()->mode) && jobs.size() > 1) {
     found.first.peak_flops_per_second = found.first.share_of_peak =
         Unknown{"jobs share what has it"};
   }

@@ -1,19 +1,37 @@
-// Everything that a sweep starts, in its order, as plain data, and the command lines that start it.
+// Everything that a sweep starts, in its order, as plain data; the command lines that start it, and
+// how long it takes.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "comm/launch/launch_command.h"
 #include "comm/layout/layout.h"
 #include "comm/layout/placement.h"
 #include "models/gpu_share.h"
 #include "reports/document/settings.h"
 
 namespace nearmetal {
+
+struct LaunchOptions {
+  bool as_root = false;  // of the one who launches: Open MPI asks for a confirmation
+  std::optional<double> timeout_seconds;
+  bool plain_alone = false;  // a job of one rank on this machine starts as in a shell: no mpirun
+};
+
+/// mpirun of Open MPI 4.1 or 5 with all its arguments. MPI is kept to TCP, and to shared memory in
+/// a job on one host that is not split, since GPUs exchange gradients by NCCL; ranks bind
+/// themselves. Where ranks need different environments, CPUs or options, a shell on each host
+/// chooses by the rank: contexts (":") would do, but at the second the mpirun of Open MPI 5.0.7 in
+/// Debian 13 crashes (open-mpi/ompi#13303). `run_arguments`: "run" and its options, of every rank.
+std::vector<std::string> launch_command(const PlacedJob& job, const Launcher& launcher,
+                                        const std::vector<std::string>& run_arguments,
+                                        const LaunchOptions& options = {});
 
 struct LaunchPlan {
   LayoutFile file;                                                // nothing left to find
@@ -66,5 +84,42 @@ std::vector<Host> hosts_taken(const LaunchPlan& plan);
 
 /// The largest number of ranks that one launch has on a host at a time.
 int64_t most_ranks_on_a_host(const LaunchPlan& plan);
+
+/// How long a sweep will take, as far as its plan tells.
+struct PlannedTime {
+  double windows_seconds = 0;  // timed windows of given length, all together
+  int64_t launches = 0;
+  int64_t steps = 0;        // of windows that are given so: as long as these take
+  double most_seconds = 0;  // by the limit of a job
+
+  /// The seconds with an assumption on start and warm-up; steps count nothing, so that it is the
+  /// least.
+  double seconds() const;
+};
+
+PlannedTime planned_time(const LaunchPlan& plan, std::span<const Launch> launches);
+
+/// "about 35 min: 60 starts one after another, taken as 15 s each with warm-up, and windows of 20
+/// min in all; at most 30 h 0 min by the limit of a job". Where windows are given in steps:
+/// "unknown: 6000 steps in all, beside ...; at least 15 min, at most ...".
+std::string planned_time_text(const PlannedTime& time);
+
+/// How long a sweep still takes, by the runs that are through.
+class TimeLeft {
+ public:
+  /// `left`: runs that are still to be made, this one among them.
+  void begin_run(int64_t left);
+  void end_run();
+  /// ", about 4 min left"; empty before a run is through.
+  std::string text() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  Clock::time_point begin_;
+  std::chrono::duration<double> finished_{};  // all runs together
+  int64_t runs_ = 0;
+  int64_t left_ = 0;
+};
 
 }  // namespace nearmetal

@@ -1,4 +1,4 @@
-// A plan as a person reads it, and as a script of bash, alone or as a batch job of Slurm.
+// A plan as a person reads it, as JSON, and as a script of bash, alone or as a batch job of Slurm.
 #pragma once
 
 #include <ostream>
@@ -20,5 +20,10 @@ std::string shell_script(const LaunchPlan& plan);
 /// The same for sbatch: nodes, ranks and GPUs for each, and the time as all limits together. Hosts
 /// whose addresses are node_variable() are those that Slurm chooses; else it is asked for them.
 std::string slurm_script(const LaunchPlan& plan);
+
+std::string plan_json(const LaunchPlan& plan);
+
+/// The JSON Schema (2020-12) of what plan_json() writes, as reports/schema/plan.schema.json.
+std::string plan_schema();
 
 }  // namespace nearmetal

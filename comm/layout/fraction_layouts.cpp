@@ -1,8 +1,8 @@
 #include "comm/layout/fraction_layouts.h"
 
+#include <algorithm>
 #include <iterator>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -33,123 +33,94 @@ Layout layout_of(const std::string& name, std::vector<Job> jobs) {
   return layout;
 }
 
-struct SharedArm {
-  std::string name;
-  Share share;
-  std::vector<MigDevice> devices{};  // by job; empty: not by MIG
-};
-
 Share share_of(const MigDevice& device) {
   Share share{.mode = SharingMode::mig};
   (device.profile.empty() ? share.instance : share.profile) = profile_or_uuid(device);
   return share;
 }
 
-// The arm where there are enough MIG devices.
-std::optional<SharedArm> mig_arm(const Host& host, int64_t jobs) {
-  SharedArm arm{"MIG ", {.mode = SharingMode::mig}};
-  arm.devices = mig_devices_for(host, jobs);
-  if (std::ssize(arm.devices) < jobs) return std::nullopt;
+// Shares that jobs have at once. Names fit into the labels of charts, also beside neighbours.
+struct NamedShares {
+  std::string name;
+  std::vector<Share> shares{};  // by job
+};
+
+NamedShares shares_of(const std::vector<MigDevice>& devices) {
+  NamedShares named;
   std::vector<std::string> names;
-  for (const MigDevice& device : arm.devices) names.push_back(profile_or_uuid(device));
-  const std::set<std::string> kinds(names.begin(), names.end());
-  arm.name += kinds.size() == 1 ? *kinds.begin() : joined(names, " + ");
-  return arm;
+  for (const MigDevice& device : devices) {
+    named.shares.push_back(share_of(device));
+    names.push_back(profile_or_uuid(device));
+  }
+  const bool even = std::set(names.begin(), names.end()).size() == 1;
+  named.name = "MIG " + (even ? names.front() : joined(names, " + "));
+  return named;
 }
 
-std::vector<Job> jobs_on(const Host& host, const SharedArm& arm, int64_t jobs) {
-  std::vector<Job> all(static_cast<size_t>(jobs), job_on(host, arm.share));
-  for (size_t job = 0; job < arm.devices.size(); ++job) {
-    all[job].share = share_of(arm.devices[job]);
-  }
+// Parts of the GPU are even, but for MIG devices.
+std::vector<NamedShares> shares_at_once(const Host& host, int64_t jobs) {
+  const int64_t part = 100 / jobs;
+  const std::string percent = " " + std::to_string(part) + " percent";
+  std::vector<NamedShares> all;
+  const auto add = [&](const std::string& name, const Share& share) {
+    all.push_back({name, std::vector(static_cast<size_t>(jobs), share)});
+  };
+  add("time slices", {.mode = SharingMode::timeslice});
+  if (host.gpus == 0) return all;
+  add("MPS", {.mode = SharingMode::mps});
+  add("MPS" + percent, {.mode = SharingMode::mps, .threads_percent = part});
+  add("SMs" + percent, {.mode = SharingMode::sm, .threads_percent = part});
+  const std::vector<MigDevice> devices = mig_devices_for(host, jobs);
+  if (std::ssize(devices) == jobs) all.push_back(shares_of(devices));
   return all;
 }
 
-// The arms whose jobs run at once. Names fit into the labels of charts, also beside neighbours.
-// Parts of the GPU are even.
-std::vector<SharedArm> simultaneous_arms(const Host& host, int64_t jobs) {
-  std::vector<SharedArm> arms = {{"time slices", {.mode = SharingMode::timeslice}}};
-  if (host.gpus == 0) return arms;
-  const int64_t part = 100 / jobs;
-  const std::string percent = std::to_string(part) + " percent";
-  arms.push_back({"MPS", {.mode = SharingMode::mps}});
-  arms.push_back({"MPS " + percent, {.mode = SharingMode::mps, .threads_percent = part}});
-  arms.push_back({"SMs " + percent, {.mode = SharingMode::sm, .threads_percent = part}});
-  if (const auto arm = mig_arm(host, jobs)) arms.push_back(*arm);
-  return arms;
-}
-
-// The cost of neighbours is told from that of a smaller share.
-std::vector<Layout> alone_on_parts(const Host& host, int64_t jobs) {
-  if (host.gpus == 0) return {};
-  const int64_t part = 100 / jobs;
-  const std::string percent = std::to_string(part) + " percent";
-  std::vector<Layout> layouts = {
-      layout_of("alone, MPS " + percent,
-                {job_on(host, {.mode = SharingMode::mps, .threads_percent = part})}),
-      layout_of("alone, SMs " + percent,
-                {job_on(host, {.mode = SharingMode::sm, .threads_percent = part})})};
-  const auto arm = mig_arm(host, jobs);
-  if (!arm) return layouts;
-  std::map<std::string, MigDevice> kinds;
-  for (const MigDevice& device : arm->devices) kinds.emplace(profile_or_uuid(device), device);
-  for (const auto& [kind, device] : kinds) {
-    layouts.push_back(layout_of("alone, MIG " + kind, {job_on(host, share_of(device))}));
-  }
-  return layouts;
-}
-
-std::string name_of_jobs(int64_t jobs) { return std::to_string(jobs) + " jobs, "; }
-
-std::string name_beside(NeighbourLoad load, int64_t jobs) {
-  return "1 job, " + std::to_string(jobs - 1) + " " + to_string(load) + ", ";
-}
-
-std::vector<Layout> training_at_once(const Host& host, int64_t jobs) {
-  const std::string count = name_of_jobs(jobs);
-  const auto all = static_cast<size_t>(jobs);
-  std::vector<Layout> layouts = {
-      layout_of(count + "serial", {all, job_on(host, {.mode = SharingMode::serial})})};
-  for (const SharedArm& arm : simultaneous_arms(host, jobs)) {
-    layouts.push_back(layout_of(count + arm.name, jobs_on(host, arm, jobs)));
-  }
-  return layouts;
-}
-
-// One trains, and the others disturb it.
-std::vector<Layout> beside_neighbours(const Host& host, int64_t jobs,
-                                      const std::vector<NeighbourLoad>& loads) {
+// One job alone on each part that some job has: the cost of neighbours is told from that of a
+// smaller share.
+std::vector<Layout> alone_on_parts(const Host& host, const std::vector<NamedShares>& all) {
   std::vector<Layout> layouts;
-  for (const NeighbourLoad load : loads) {
-    for (const SharedArm& arm : simultaneous_arms(host, jobs)) {
-      std::vector<Job> all = jobs_on(host, arm, jobs);
-      for (size_t job = 1; job < all.size(); ++job) all[job].stress = load;
-      layouts.push_back(layout_of(name_beside(load, jobs) + arm.name, std::move(all)));
+  for (const NamedShares& named : all) {
+    std::map<std::string, Share> parts;
+    for (const Share& share : named.shares) {
+      if (share.threads_percent) parts.emplace(named.name, share);
+      const auto& device = share.profile ? share.profile : share.instance;
+      if (device) parts.emplace("MIG " + *device, share);
+    }
+    for (const auto& [name, share] : parts) {
+      layouts.push_back(layout_of("alone, " + name, {job_on(host, share)}));
     }
   }
   return layouts;
 }
 
-void append(std::vector<Layout>& layouts, std::vector<Layout> more) {
-  std::move(more.begin(), more.end(), std::back_inserter(layouts));
-}
-
 }  // namespace
 
 std::vector<Layout> fraction_layouts(const Host& host, const Fractions& fractions) {
-  std::vector<Layout> arms = {layout_of("alone", {job_on(host, {.mode = SharingMode::alone})})};
-  append(arms, fractions.neighbours.empty()
-                   ? training_at_once(host, fractions.jobs)
-                   : beside_neighbours(host, fractions.jobs, fractions.neighbours));
-  append(arms, alone_on_parts(host, fractions.jobs));
-  return arms;
+  const std::vector<NamedShares> all = shares_at_once(host, fractions.jobs);
+  const std::vector<std::string> names = fraction_names(fractions);
+  const std::vector<NeighbourLoad>& loads = fractions.neighbours;
+  std::vector<Layout> layouts = {layout_of("alone", {job_on(host, {.mode = SharingMode::alone})})};
+  if (loads.empty()) {
+    const Job turn = job_on(host, {.mode = SharingMode::serial});
+    layouts.push_back(layout_of(names[0] + "serial", {static_cast<size_t>(fractions.jobs), turn}));
+  }
+  for (size_t i = 0; i < names.size(); ++i) {
+    for (const NamedShares& named : all) {
+      std::vector<Job> jobs;
+      for (const Share& share : named.shares) jobs.push_back(job_on(host, share));
+      for (size_t job = 1; job < jobs.size() && !loads.empty(); ++job) jobs[job].stress = loads[i];
+      layouts.push_back(layout_of(names[i] + named.name, std::move(jobs)));
+    }
+  }
+  std::ranges::move(alone_on_parts(host, all), std::back_inserter(layouts));
+  return layouts;
 }
 
 std::vector<std::string> fraction_names(const Fractions& fractions) {
-  if (fractions.neighbours.empty()) return {name_of_jobs(fractions.jobs)};
+  if (fractions.neighbours.empty()) return {std::to_string(fractions.jobs) + " jobs, "};
   std::vector<std::string> names;
   for (const NeighbourLoad load : fractions.neighbours) {
-    names.push_back(name_beside(load, fractions.jobs));
+    names.push_back("1 job, " + std::to_string(fractions.jobs - 1) + " " + to_string(load) + ", ");
   }
   return names;
 }

@@ -1,4 +1,4 @@
-// The arms of a comparison of fractions: the same jobs on one GPU, shared in different ways.
+// The arms of a comparison of fractions: the same jobs on one GPU, in different sharing modes.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct Fractions {
 /// multiprocessors, and with multiprocessors of their own; and one alone on such shares, which
 /// tells what the neighbours cost from what the smaller share costs. Where the GPU has as many MIG
 /// devices (Host::mig), the same on them. Without GPUs there are only turns and time slices. With
-/// neighbours, in each way one job that trains, and the others as neighbours, of each load.
+/// neighbours, in each mode one job that trains, and the others as neighbours, of each load.
 std::vector<Layout> fraction_layouts(const Host& host, const Fractions& fractions);
 
 /// The beginnings of the names of layouts that share the GPU at once: "4 jobs, "; with neighbours,

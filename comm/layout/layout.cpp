@@ -3,21 +3,36 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <map>
 #include <numeric>
 #include <set>
 #include <stdexcept>
 
-#include "comm/layout/cpu_list.h"
 #include "comm/layout/gpu_profiles.h"
 #include "reports/text/pattern.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
-NM_DEFINE_SPECIAL_MEMBERS(Host);
-NM_DEFINE_SPECIAL_MEMBERS(Layout);
 namespace {
+
+constexpr int64_t largest_cpu = 65535;
+
+[[noreturn]] void refuse(const std::string& text) {
+  throw std::invalid_argument("a list of CPUs such as 0-3,8, each once, not '" + text + "'");
+}
+
+// One number at the start of `rest`, which moves on behind it.
+int64_t take_number(const std::string& text, std::string_view& rest) {
+  int64_t number = -1;
+  const auto [stop, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
+  if (error != std::errc() || number < 0 || number > largest_cpu || rest.front() == '-') {
+    refuse(text);
+  }
+  rest.remove_prefix(stop - rest.data());
+  return number;
+}
 
 [[noreturn]] void refuse(const std::string& place, const std::string& reason) {
   throw std::invalid_argument(place + ": " + reason);
@@ -104,7 +119,7 @@ void check_device_share(const Job& job, const std::string& place) {
   if (vgpu && (!share.profile || !parse_vgpu_profile(*share.profile))) {
     refuse(place + "/profile", "vgpu needs that of the vGPU, such as A100-40C or A100-3-20C");
   }
-  if (!mig && !vgpu) return;
+  if (!has_own_device(share.mode)) return;
   size_t gpus = 0;
   for (const Instance& instance : job.instances) {
     gpus += instance.gpus.size();
@@ -200,12 +215,10 @@ void check_layout(const Layout& layout, const std::string& place) {
   }
 }
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_alphanumeric(char c) {
-  return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
 }  // namespace
+
+NM_DEFINE_SPECIAL_MEMBERS(Host);
+NM_DEFINE_SPECIAL_MEMBERS(Layout);
 
 void check(const LayoutFile& file) {
   check_hosts(file.hosts);
@@ -220,15 +233,15 @@ void check(const LayoutFile& file) {
   }
 }
 
-void settle_instances(LayoutFile& file) {
-  for (Layout& layout : file.layouts) {
+std::vector<Layout> fill_in_instances(std::vector<Layout> layouts, const std::vector<Host>& hosts) {
+  for (Layout& layout : layouts) {
     layout.portable = !layout.jobs.empty();
     for (Job& job : layout.jobs) {
       for (Instance& instance : job.instances) {
         const bool open = is_open(instance);
         layout.portable = layout.portable && open;
-        const auto host = std::ranges::find(file.hosts, instance.host, &Host::name);
-        if (!open || host == file.hosts.end()) continue;
+        const auto host = std::ranges::find(hosts, instance.host, &Host::name);
+        if (!open || host == hosts.end()) continue;
         if (visible_gpus_of(*host).empty()) {
           instance.ranks = 1;
         } else {
@@ -237,6 +250,7 @@ void settle_instances(LayoutFile& file) {
       }
     }
   }
+  return layouts;
 }
 
 size_t combinations_of(const Grid& grid) {
@@ -277,18 +291,22 @@ std::vector<int64_t> cpus_of(const Host& host) {
   return cpus;
 }
 
+const GpuFound& gpu_facts(const Host& host, int64_t gpu) {
+  static const GpuFound unknown;
+  return gpu < std::ssize(host.found) ? host.found[static_cast<size_t>(gpu)] : unknown;
+}
+
 const std::string& address_of(const Host& host) { return host.address ? *host.address : host.name; }
 const std::string& node_of(const Host& host) { return host.node ? *host.node : host.name; }
 
 bool is_host_name(const std::string& text) {
-  return !text.empty() && text.size() <= 253 && is_alphanumeric(text.front()) &&
-         std::ranges::all_of(
-             text, [](char c) { return is_alphanumeric(c) || c == '.' || c == '-' || c == '_'; });
+  static const Pattern form("[A-Za-z0-9][A-Za-z0-9._-]{0,252}");
+  return text.size() <= 253 && form.matches(text);
 }
 
 bool is_variable_name(const std::string& text) {
-  return !text.empty() && text.size() <= 200 && !is_digit(text.front()) &&
-         std::ranges::all_of(text, [](char c) { return is_alphanumeric(c) || c == '_'; });
+  static const Pattern form("[A-Za-z_][A-Za-z0-9_]{0,199}");
+  return text.size() <= 200 && form.matches(text);
 }
 
 bool is_plain_text(const std::string& text) {
@@ -308,13 +326,53 @@ std::optional<int64_t> bits_per_second_of(const std::string& rate) {
 }
 
 bool is_network(const std::string& text) {
-  const size_t slash = text.find('/');
-  if (slash == std::string::npos) return false;
-  const std::string length = text.substr(slash + 1);
+  static const Pattern form(R"(([0-9.]{7,15})/([0-9]|[12][0-9]|3[0-2]))");
+  if (text.size() > 18) return false;
+  const std::vector<std::string> parts = form.groups_of(text);
   in_addr address{};
-  return inet_pton(AF_INET, text.substr(0, slash).c_str(), &address) == 1 && !length.empty() &&
-         length.size() <= 2 && std::ranges::all_of(length, is_digit) &&
-         (length.size() == 1 || length.front() != '0') && std::stoi(length) <= 32;
+  return !parts.empty() && inet_pton(AF_INET, parts[1].c_str(), &address) == 1;
+}
+
+std::vector<int64_t> parse_cpu_list(const std::string& text) {
+  std::vector<int64_t> cpus;
+  std::string_view rest = text;
+  do {
+    if (!cpus.empty()) rest.remove_prefix(1);  // the comma
+    if (rest.empty()) refuse(text);
+    const int64_t first = take_number(text, rest);
+    int64_t last = first;
+    if (rest.starts_with('-')) {
+      rest.remove_prefix(1);
+      if (rest.empty()) refuse(text);
+      last = take_number(text, rest);
+    }
+    if (last < first) refuse(text);
+    for (int64_t cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
+    if (static_cast<int64_t>(cpus.size()) > largest_cpu + 1) refuse(text);  // before it grows
+  } while (rest.starts_with(','));
+  std::ranges::sort(cpus);
+  if (!rest.empty() || std::ranges::adjacent_find(cpus) != cpus.end()) refuse(text);
+  return cpus;
+}
+
+std::string to_cpu_list(const std::vector<int64_t>& cpus) {
+  std::string text;
+  for (size_t first = 0, last = 0; first < cpus.size(); first = last + 1) {
+    last = first;
+    while (last + 1 < cpus.size() && cpus[last + 1] == cpus[last] + 1) ++last;
+    if (!text.empty()) text += ',';
+    text += std::to_string(cpus[first]);
+    if (last > first) text += '-' + std::to_string(cpus[last]);
+  }
+  return text;
+}
+
+std::vector<int64_t> part_of(const std::vector<int64_t>& cpus, int64_t index, int64_t parts) {
+  const auto size = static_cast<int64_t>(cpus.size());
+  const auto start = [&](int64_t part) {
+    return cpus.begin() + part * (size / parts) + std::min(part, size % parts);
+  };
+  return {start(index), start(index + 1)};
 }
 
 }  // namespace nearmetal

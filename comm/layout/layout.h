@@ -80,22 +80,6 @@ struct Instance {
   int64_t ranks = 0;
 };
 
-/// How the jobs of a layout have the same GPUs, or CPUs.
-struct Share {
-  SharingMode mode = SharingMode::alone;
-  std::optional<int64_t> threads_percent{};  // mps, sm: of the multiprocessors, at most
-  std::optional<int64_t> memory_gib{};       // mps, sm: of each GPU, at most
-  std::optional<std::string> profile{};      // mig: 1g.18gb, else any; vgpu: A100-40C
-  std::optional<std::string> instance{};     // mig: the UUID, instead of a profile
-
-  bool operator==(const Share&) const = default;
-};
-
-/// Whether the jobs are clients of an MPS daemon.
-inline bool through_mps(const Share& share) {
-  return share.mode == SharingMode::mps || share.mode == SharingMode::sm;
-}
-
 /// The load of a process that trains nothing.
 enum class NeighbourLoad { copy, compute, pcie };
 constexpr auto names_of(NeighbourLoad) { return std::array{"copy", "compute", "pcie"}; }
@@ -202,12 +186,12 @@ std::string grid_text(const Grid& grid);
 
 /// Throws std::invalid_argument, which names the place in the file, for what contradicts itself:
 /// hosts or layouts of one name, NUMA nodes that share CPUs or GPUs, variables that a plan sets,
-/// jobs that share in different ways.
+/// jobs of one layout in several sharing modes.
 void check(const LayoutFile& file);
 
-/// Gives one rank to each instance that names neither GPUs nor a number of ranks: on the first
+/// With one rank for each instance that names neither GPUs nor a number of ranks: on the first
 /// visible GPU of its host, else on its CPUs.
-void settle_instances(LayoutFile& file);
+std::vector<Layout> fill_in_instances(std::vector<Layout> layouts, const std::vector<Host>& hosts);
 
 /// The CPUs that ranks may use, or none where that is not known.
 std::vector<int64_t> cpus_of(const Host& host);
@@ -217,6 +201,9 @@ std::vector<int64_t> visible_gpus_of(const Host& host);
 
 /// The first of them; 0 where there are none.
 int64_t first_gpu_of(const Host& host);
+
+/// What the driver reports of a GPU; nothing where it was not asked.
+const GpuFound& gpu_facts(const Host& host, int64_t gpu);
 
 const std::string& address_of(const Host& host);
 const std::string& node_of(const Host& host);
@@ -233,5 +220,16 @@ bool is_plain_text(const std::string& text);
 
 /// Addresses of version 4 and the length of their common prefix: 10.0.0.0/24.
 bool is_network(const std::string& text);
+
+/// The CPUs in ascending order, each once. Throws std::invalid_argument for what is no such list,
+/// holds a CPU twice, or one above 65535.
+std::vector<int64_t> parse_cpu_list(const std::string& text);
+
+/// The shortest text; `cpus` in ascending order.
+std::string to_cpu_list(const std::vector<int64_t>& cpus);
+
+/// The part of `index` of `parts` nearly equal ones, neighbours together; the first are larger by
+/// one where it does not come out even.
+std::vector<int64_t> part_of(const std::vector<int64_t>& cpus, int64_t index, int64_t parts);
 
 }  // namespace nearmetal

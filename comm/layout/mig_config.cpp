@@ -1,22 +1,164 @@
 #include "comm/layout/mig_config.h"
 
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/mark.h>
+#include <yaml-cpp/parser.h>
+
 #include <algorithm>
+#include <optional>
+#include <set>
+#include <sstream>
 #include <stdexcept>
+#include <utility>
 
 #include "comm/layout/gpu_profiles.h"
 #include "comm/layout/layout_json.h"
 #include "comm/layout/shell_text.h"
-#include "comm/layout/yaml_value.h"
 #include "reports/text/text.h"
 #include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {
 
+// A text, a list, or an object with texts as keys, each once.
+struct YamlValue {
+  enum class Kind { nothing, text, list, object };
+
+  Kind kind = Kind::nothing;
+  int64_t line = 1;
+  bool quoted = false;  // a text in quotes is a text alone; others may mean a number or truth value
+  std::string text{};
+  std::string key{};               // of a member of an object
+  std::vector<YamlValue> items{};  // or members
+
+  bool has(const char* name) const {
+    return std::ranges::find(items, name, &YamlValue::key) != items.end();
+  }
+};
+
+constexpr size_t largest_yaml_bytes = size_t{1} << 20;
+constexpr size_t deepest_yaml = 8;
+constexpr const char* tag_of_plain = "?";   // the parser's, of texts without quotes
+constexpr const char* tag_of_quoted = "!";  // and with
+
+[[noreturn]] void refuse_at(int64_t line, const std::string& why) {
+  throw std::invalid_argument("line " + std::to_string(line) + ": " + why);
+}
+
+int64_t line_of(const YAML::Mark& mark) { return std::max(0, mark.line) + 1; }
+
+// Builds the value while the parser goes through the text, so that what is refused ends it there.
+class Builder : public YAML::EventHandler {
+ public:
+  YamlValue take() { return std::move(root_); }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (seen_) refuse_at(line_of(mark), "there is a second document");
+    seen_ = true;
+  }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    add(value_at(mark, "", anchor, YamlValue::Kind::nothing));
+  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
+    refuse_at(line_of(mark), "aliases are not taken");
+  }
+  void OnAnchor(const YAML::Mark& mark, const std::string&) override {
+    refuse_at(line_of(mark), "anchors are not taken");
+  }
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override {
+    YamlValue text = value_at(mark, tag, anchor, YamlValue::Kind::text);
+    if (wants_key()) return enter_member(text.line, value);
+    text.quoted = tag == tag_of_quoted;
+    text.text = value;
+    add(std::move(text));
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    enter(value_at(mark, tag, anchor, YamlValue::Kind::list));
+  }
+  void OnSequenceEnd() override { leave(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    enter(value_at(mark, tag, anchor, YamlValue::Kind::object));
+  }
+  void OnMapEnd() override { leave(); }
+
+ private:
+  struct Level {
+    YamlValue value;
+    std::optional<std::string> key{};  // of the member that comes
+    std::set<std::string> keys{};
+  };
+
+  static YamlValue value_at(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                            YamlValue::Kind kind) {
+    if (anchor != 0) refuse_at(line_of(mark), "anchors are not taken");
+    if (!tag.empty() && tag != tag_of_plain && tag != tag_of_quoted) {
+      refuse_at(line_of(mark), "tags are not taken");
+    }
+    return {.kind = kind, .line = line_of(mark)};
+  }
+  bool wants_key() const {
+    return !levels_.empty() && levels_.back().value.kind == YamlValue::Kind::object &&
+           !levels_.back().key;
+  }
+  void enter_member(int64_t line, const std::string& key) {
+    if (!levels_.back().keys.insert(key).second) {
+      refuse_at(line, "'" + printable(key) + "' is there twice");
+    }
+    levels_.back().key = key;
+  }
+  void enter(YamlValue value) {
+    if (levels_.size() == deepest_yaml) refuse_at(value.line, "it is nested too deeply");
+    levels_.push_back({std::move(value)});
+  }
+  void leave() {
+    YamlValue done = std::move(levels_.back().value);
+    levels_.pop_back();
+    add(std::move(done));
+  }
+  void add(YamlValue value) {
+    if (levels_.empty()) {
+      root_ = std::move(value);
+      return;
+    }
+    Level& level = levels_.back();
+    if (level.value.kind == YamlValue::Kind::object) {
+      if (!level.key) refuse_at(value.line, "a key must be a text");
+      value.key = *std::exchange(level.key, std::nullopt);
+    }
+    level.value.items.push_back(std::move(value));
+  }
+
+  YamlValue root_;
+  std::vector<Level> levels_;
+  bool seen_ = false;
+};
+
+// The value of one document. Throws std::invalid_argument, beginning with the line, for what is no
+// YAML, is larger than 1 MiB, nested deeper than 8, or has anchors, aliases, tags of its own, keys
+// that are no texts or given twice, or a second document.
+YamlValue parse_yaml(std::string_view text) {
+  if (text.size() > largest_yaml_bytes) throw std::invalid_argument("it is larger than 1 MiB");
+  std::istringstream stream{std::string(text)};
+  Builder builder;
+  try {
+    YAML::Parser parser(stream);
+    while (parser.HandleNextDocument(builder)) {
+    }
+  } catch (const YAML::Exception& error) {
+    refuse_at(line_of(error.mark), "no YAML: " + printable(error.msg));
+  }
+  return builder.take();
+}
+
 constexpr int64_t most_devices_of_a_kind = 64;
 
 [[noreturn]] void refuse(const YamlValue& value, const std::string& what) {
-  throw std::invalid_argument("line " + std::to_string(value.line) + ": " + what);
+  refuse_at(value.line, what);
 }
 
 void require_kind(const YamlValue& value, YamlValue::Kind kind, const std::string& what) {
@@ -81,19 +223,15 @@ void read_mig_devices(const YamlValue& value, MigConfigEntry& entry) {
 MigConfigEntry entry_in(const YamlValue& value) {
   require_kind(value, YamlValue::Kind::object, "an entry must have devices and mig-enabled");
   MigConfigEntry entry;
-  bool devices = false, enabled = false, mig_devices = false;
   for (const YamlValue& member : value.items) {
     const std::string& key = member.key;
     if (key == "device-filter") {
       entry.device_filter = filter_in(member);
     } else if (key == "devices") {
-      devices = true;
       read_devices(member, entry);
     } else if (key == "mig-enabled") {
-      enabled = true;
       entry.enabled = truth_of(member, key);
     } else if (key == "mig-devices") {
-      mig_devices = true;
       read_mig_devices(member, entry);
     } else {
       refuse(member, "'" + printable(key) +
@@ -101,9 +239,10 @@ MigConfigEntry entry_in(const YamlValue& value) {
                          "mig-devices");
     }
   }
-  if (!devices) refuse(value, "devices must be there");
-  if (!enabled) refuse(value, "mig-enabled must be there");
-  if (entry.enabled && !mig_devices) refuse(value, "mig-devices must be there, if only as {}");
+  if (!value.has("devices")) refuse(value, "devices must be there");
+  if (!value.has("mig-enabled")) refuse(value, "mig-enabled must be there");
+  if (entry.enabled && !value.has("mig-devices"))
+    refuse(value, "mig-devices must be there, if only as {}");
   if (!entry.enabled && !entry.mig_devices.empty()) {
     refuse(value, "mig-devices are there, and mig-enabled is false");
   }
@@ -155,11 +294,9 @@ std::map<std::string, std::vector<MigConfigEntry>> mig_configs_from_yaml(std::st
   const YamlValue root = parse_yaml(text);
   require_kind(root, YamlValue::Kind::object, "it must have a version and mig-configs");
   std::map<std::string, std::vector<MigConfigEntry>> configs;
-  bool version = false;
   for (const YamlValue& member : root.items) {
     const std::string& key = member.key;
     if (key == "version") {
-      version = true;
       const bool known = member.kind == YamlValue::Kind::text && member.text == "v1";
       if (!known) refuse(member, "version must be v1, the one that this program reads");
     } else if (key == "mig-configs") {
@@ -174,7 +311,7 @@ std::map<std::string, std::vector<MigConfigEntry>> mig_configs_from_yaml(std::st
       refuse(member, "'" + printable(key) + "' is not known; there are: version, mig-configs");
     }
   }
-  if (!version) refuse(root, "version must be there");
+  if (!root.has("version")) refuse(root, "version must be there");
   if (configs.empty()) refuse(root, "mig-configs must have at least one entry");
   return configs;
 }

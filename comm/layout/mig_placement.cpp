@@ -19,14 +19,6 @@ const Host& host_named(const std::vector<Host>& hosts, const std::string& name) 
   return found == hosts.end() ? unknown : *found;
 }
 
-std::string name_of_gpu(const Host& host, int64_t gpu) {
-  return gpu < std::ssize(host.found) ? host.found[gpu].name : "";
-}
-
-std::string no_mig(const Host& host, int64_t gpu) {
-  return gpu < std::ssize(host.found) ? host.found[gpu].no_mig : "";
-}
-
 std::string listed_profiles(const Host& host, int64_t gpu) {
   std::string names;
   for (const MigDevice& device : host.mig) {
@@ -93,7 +85,7 @@ class MigTaker {
     }
     if (share.profile) {
       const std::string why =
-          no_such_profile(*share.profile, name_of_gpu(*request.host, request.gpu));
+          no_such_profile(*share.profile, gpu_facts(*request.host, request.gpu).name);
       if (!why.empty()) throw std::invalid_argument(request.place + "/profile: " + why);
     }
     for (const MigDevice& device : there) {
@@ -117,22 +109,23 @@ class MigTaker {
 
   std::string missing(const DeviceRequest& request) const {
     const Share& share = *request.share;
-    const std::string on =
-        " on GPU " + std::to_string(request.gpu) + " of '" + request.host->name + "'";
+    const std::string gpu = std::to_string(request.gpu);
+    const std::string on = " on GPU " + gpu + " of '" + request.host->name + "'";
     const std::string what = share.instance  ? *share.instance
                              : share.profile ? *share.profile + " that no other job has"
                                              : "that no other job has";
-    std::string why = no_mig(*request.host, request.gpu);
-    const bool is_on = why.empty();
-    why = (is_on ? "there is no MIG device " + what + on : why + on) +
-          "; it has: " + listed_profiles(*request.host, request.gpu);
-    if (share.instance && is_on) return why;  // UUIDs cannot be asked for
-    if (!is_on && no_mig(*request.host, request.gpu) != mig_is_off) return why;
+    const std::string& no_mig = gpu_facts(*request.host, request.gpu).no_mig;
+    const std::string listed = listed_profiles(*request.host, request.gpu);
+    const bool is_on = no_mig.empty();
+    const std::string why =
+        (is_on ? "there is no MIG device " + what : no_mig) + on + "; it has: " + listed;
+    // A UUID cannot be asked for, nor MIG where it is more than off.
+    if (is_on ? share.instance.has_value() : no_mig != mig_is_off) return why;
+    const bool may_be_full = is_on && listed != "none";
     return why + "; an administrator makes what the layout needs: " +
            mig_commands(request.gpu, is_on, lacking(request)) +
-           (is_on && listed_profiles(*request.host, request.gpu) != "none"
-                ? " (where there is no room, after nvidia-smi mig -i " +
-                      std::to_string(request.gpu) + " -dci and -dgi)"
+           (may_be_full
+                ? " (where there is no room, after nvidia-smi mig -i " + gpu + " -dci and -dgi)"
                 : "");
   }
 
@@ -142,7 +135,7 @@ class MigTaker {
     for (const DeviceRequest& other : requests_) {
       if (other.host == request.host && other.gpu == request.gpu) here.push_back(&other);
     }
-    const MigProfile* even = largest_equal_profile(name_of_gpu(*request.host, request.gpu),
+    const MigProfile* even = largest_equal_profile(gpu_facts(*request.host, request.gpu).name,
                                                    static_cast<int64_t>(here.size()));
     std::vector<std::string> profiles;
     for (const DeviceRequest* other : here) {
@@ -190,10 +183,10 @@ std::vector<MigDevice> mig_devices_for(const Host& host, int64_t jobs) {
 
 std::string no_mig_reason(const Host& host, int64_t jobs) {
   const int64_t first = first_gpu_of(host);
-  std::string why = no_mig(host, first);
+  std::string why = gpu_facts(host, first).no_mig;
   const auto there = std::ssize(mig_devices_for(host, jobs));
   if (why.empty() && there >= jobs) return "";
-  const std::string gpu = name_of_gpu(host, first);
+  const std::string gpu = gpu_facts(host, first).name;
   const MigProfile* even = largest_equal_profile(gpu, jobs);
   if (even == nullptr && !mig_profiles_of(gpu).empty()) {
     return "an " + gpu + " has no " + std::to_string(jobs) + " MIG devices of one kind";

@@ -68,8 +68,8 @@ PeerDevice device_of(const PlacedJob& job, const PlacedRank& rank, const std::ve
   device.node = node_of(*host);
   if (job.share && job.share->mode == SharingMode::vgpu) {
     device.vgpu_profile = job.share->profile.value_or("");
-  } else if (rank.gpu && *rank.gpu < std::ssize(host->found)) {
-    device.vgpu_profile = vgpu_profile_in(host->found[static_cast<size_t>(*rank.gpu)].name);
+  } else if (rank.gpu) {
+    device.vgpu_profile = vgpu_profile_in(gpu_facts(*host, *rank.gpu).name);
   }
   return device;
 }

@@ -6,7 +6,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "comm/layout/cpu_list.h"
+#include "comm/layout/layout.h"
 #include "comm/layout/mig_placement.h"
 #include "comm/layout/short_form.h"
 

@@ -39,7 +39,7 @@ struct Placement {
   Kind kind = Kind::measured;  // or emulated
   std::vector<PlacedJob> jobs;
 
-  const std::optional<Share>& share() const { return jobs.front().share; }  // in the way of all
+  const std::optional<Share>& share() const { return jobs.front().share; }  // has the mode of all
   int64_t ranks() const;
   std::vector<size_t> training_jobs() const;  // their indices; others disturb them
   bool on_gpus() const;                       // all, or none
@@ -47,7 +47,7 @@ struct Placement {
 
 /// Where a layout's ranks go. A job of a shape takes, in the order of the file, the nodes with the
 /// fewest jobs on them, on each the first hosts with enough free GPUs, and there those that
-/// comm/layout/gpu_choice.h says; as emulated VMs (`emulate`), parts of the one host of a node.
+/// choose_gpus() says; as emulated VMs (`emulate`), parts of the one host of a node.
 /// Jobs that are listed go where they say.
 ///
 /// Environment: CUDA_VISIBLE_DEVICES is what a rank's instance has, in the order of the PCI bus. An

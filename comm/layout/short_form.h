@@ -30,4 +30,14 @@ bool looks_like_short_form(const std::string& text);
 /// they take. Throws std::invalid_argument, beginning with Layout::source, where there are too few.
 std::vector<Job> shape_jobs(const Layout& layout, const std::vector<Host>& hosts);
 
+/// `count` of the free GPUs, rising: those with the most pairs that an NVLink connects; of these,
+/// where the job is on several hosts (`network`), those nearest to a NIC; else the first. Where
+/// nothing is known of their places, the first.
+std::vector<int64_t> choose_gpus(const Host& host, const std::vector<int64_t>& free, int64_t count,
+                                 bool network);
+
+/// "GPUs 1, 3 of vm0: NVLink connects them all; nearest NIC: mlx5_1 (PIX)"; empty: nothing is known
+/// that counts for these.
+std::string choice_text(const Host& host, const std::vector<int64_t>& gpus, bool network);
+
 }  // namespace nearmetal

@@ -1,7 +1,8 @@
-// The ways in which jobs have the same GPU, or the same CPUs.
+// The modes in which jobs share a GPU, or CPUs: of one job, and of all jobs of an arm.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,27 @@ enum class SharingMode { alone, serial, timeslice, mps, sm, mig, vgpu };
 
 constexpr auto names_of(SharingMode) {
   return std::array{"alone", "serial", "timeslice", "mps", "sm", "mig", "vgpu"};
+}
+
+/// How one job has its part of the GPUs or CPUs that jobs share.
+struct Share {
+  SharingMode mode = SharingMode::alone;
+  std::optional<int64_t> threads_percent{};  // mps, sm: of the multiprocessors, at most
+  std::optional<int64_t> memory_gib{};       // mps, sm: of each GPU, at most
+  std::optional<std::string> profile{};      // mig: 1g.18gb, else any; vgpu: A100-40C
+  std::optional<std::string> instance{};     // mig: the UUID, instead of a profile
+
+  bool operator==(const Share&) const = default;
+};
+
+/// Whether the jobs are clients of an MPS daemon.
+inline bool through_mps(const Share& share) {
+  return share.mode == SharingMode::mps || share.mode == SharingMode::sm;
+}
+
+/// Whether each job has a device of its own, which is part of a GPU.
+constexpr bool has_own_device(SharingMode mode) {
+  return mode == SharingMode::mig || mode == SharingMode::vgpu;
 }
 
 /// How the jobs of an arm have one GPU, or the same CPUs.

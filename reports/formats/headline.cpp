@@ -129,7 +129,7 @@ std::vector<std::string> sharing_headlines(const RunSet& set) {
   const std::vector<FractionPoint> points = ways_to_share(set);
   const FractionPoint* best = nullptr;
   for (const FractionPoint& point : points) {
-    if (!point.of_serial || point.jobs < 2 || point.way == SharingMode::serial) continue;
+    if (!point.of_serial || point.jobs < 2 || point.mode == SharingMode::serial) continue;
     if (best == nullptr || point.of_serial->value > best->of_serial->value) best = &point;
   }
   if (best == nullptr) return {};

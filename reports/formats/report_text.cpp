@@ -17,6 +17,7 @@
 #include "reports/formats/nic_text.h"
 #include "reports/formats/run_tables.h"
 #include "reports/sharing/arm_figures.h"
+#include "reports/sharing/fraction_tables.h"
 #include "reports/sharing/fractions.h"
 #include "reports/statistics/statistics.h"
 #include "reports/text/text.h"

@@ -156,9 +156,7 @@ Maybe<double> worst_of_best(const RunArm& arm) { return of_jobs(arm, worst_of_be
 
 // With MIG and vGPUs each rank tells of its own device; else each tells of all.
 Maybe<double> memory_of(const RunArm& arm) {
-  const bool own_devices =
-      arm.share && (arm.share->mode == SharingMode::mig || arm.share->mode == SharingMode::vgpu);
-  if (!own_devices) return worst_of_ranks(arm, memory_bytes);
+  if (!arm.share || !has_own_device(arm.share->mode)) return worst_of_ranks(arm, memory_bytes);
   if (!arm.share->neighbours.empty()) {
     return Unknown{"its neighbours' devices are not looked at"};
   }

@@ -2,35 +2,300 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
+#include <numeric>
+#include <set>
+#include <utility>
 
 #include "reports/compare/compare.h"
 #include "reports/compare/comparison_row.h"
+#include "reports/compare/grid_curves.h"
 #include "reports/compare/work_text.h"
 #include "reports/document/metric.h"
 #include "reports/sharing/arm_figures.h"
-#include "reports/sharing/references.h"
 #include "reports/statistics/statistics.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
 
-// The geometric mean over the jobs of each run.
-std::vector<double> job_speeds(const RunArm& arm) {
-  std::vector<double> speeds;
-  for (const Run* run : timed_runs(arm)) {
-    std::vector<double> of_jobs;
-    for (const ConcurrentJob& job : run->jobs) of_jobs.push_back(job.throughput);
-    if (of_jobs.empty()) of_jobs = {*run->throughput};
-    speeds.push_back(geometric_mean(of_jobs));
+bool counts(const RunArm& arm) { return arm.share && !timed_runs(arm).empty(); }
+
+// The whole of which this is the first job; null: none.
+const RunArm* begun_whole(const RunSet& set, const RunArm& arm) {
+  const auto first = std::ranges::find(set.arms, arm.whole, &RunArm::whole);
+  const auto whole = std::ranges::find(set.wholes, arm.whole, &RunArm::name);
+  return !arm.whole.empty() && &*first == &arm && whole != set.wholes.end() ? &*whole : nullptr;
+}
+
+// A failed run may not tell of what it ran on.
+const SetRun& first_timed(const RunArm& arm) {
+  const Run* timed = timed_runs(arm).front();
+  return *std::ranges::find_if(arm.runs, [&](const SetRun& run) { return &run.run == timed; });
+}
+
+// The arms that one whose jobs share a GPU is compared with.
+class References {
+  using Wanted = std::function<bool(const ArmShare& share)>;
+
+ public:
+  // `any_batch`: arms of other batches do the same work, too.
+  References(const RunSet& set, bool any_batch) : set_(set), any_batch_(any_batch) {
+    for (const RunArm& arm : set.arms) {
+      const RunArm* whole = begun_whole(set, arm);
+      const RunArm& asked = whole != nullptr ? *whole : arm;
+      if (counts(asked)) arms_.push_back(&asked);
+    }
   }
+
+  // The arms that share and report how fast they were, in the order of the set; of unlike jobs the
+  // whole.
+  const std::vector<const RunArm*>& arms() const { return arms_; }
+
+  // The unlike jobs of an arm, each by itself; empty: its jobs are alike.
+  std::vector<const RunArm*> unlike_jobs_of(const RunArm& arm) const {
+    std::vector<const RunArm*> jobs;
+    for (const RunArm& job : set_.arms) {
+      if (job.whole == arm.name) jobs.push_back(&job);
+    }
+    return jobs;
+  }
+
+  // Whether they did the same work on the same hardware, each job with as many ranks.
+  bool same_context(const RunArm& a, const RunArm& b) const {
+    return context_of(a) == context_of(b);
+  }
+
+  // The first arm that did the same work, undisturbed, and whose jobs share so; null: there is
+  // none.
+  const RunArm* find(const RunArm& arm, const Wanted& wanted) const {
+    return find_in(context_of(arm), wanted);
+  }
+
+  // For each job of an arm the one that did its work alone on the whole GPU; null: there is none.
+  std::vector<const RunArm*> alone(const RunArm& arm) const {
+    return alone_where(
+        arm, [](const ArmShare& share, size_t) { return share.mode == SharingMode::alone; });
+  }
+
+  // The same on the same share of it.
+  std::vector<const RunArm*> alone_on_shares(const RunArm& arm) const {
+    const ArmShare& own = *arm.share;
+    if (own.mode == SharingMode::timeslice || own.mode == SharingMode::serial) return alone(arm);
+    return alone_where(arm, [&](const ArmShare& share, size_t job) {
+      if (share.mode != own.mode || share.jobs != 1) return false;
+      if (job < own.profiles.size()) return share.profiles == std::vector{own.profiles[job]};
+      return job < own.threads_percent.size() &&
+             share.threads_percent == std::vector{own.threads_percent[job]};
+    });
+  }
+
+ private:
+  const RunArm* find_in(const std::string& context, const Wanted& wanted) const {
+    for (const RunArm* other : arms_) {
+      if (!other->share->neighbours.empty() || is_on_a_part(*other)) continue;
+      if (wanted(*other->share) && context_of(*other) == context) return other;
+    }
+    return nullptr;
+  }
+
+  std::vector<const RunArm*> alone_where(
+      const RunArm& arm, const std::function<bool(const ArmShare&, size_t job)>& wanted) const {
+    const std::vector<const RunArm*> unlike = unlike_jobs_of(arm);
+    std::vector<const RunArm*> found;
+    for (size_t job = 0; job < static_cast<size_t>(arm.share->jobs); ++job) {
+      const RunArm& asked = job < unlike.size() ? *unlike[job] : arm;
+      found.push_back(find_in(context_of(asked, *arm.share),
+                              [&](const ArmShare& share) { return wanted(share, job); }));
+    }
+    return found;
+  }
+
+  // A job among unlike ones has its own context, so that it is that of the same job alone.
+  std::string context_of(const RunArm& arm, const ArmShare& share) const {
+    const SetRun& run = first_timed(arm);
+    std::vector<KeyField> key = run.own_key.empty() ? run.key : run.own_key;
+    if (any_batch_) {
+      std::erase_if(key, [](const KeyField& field) {
+        return field.name == "batch" || follows_batch(field.name);
+      });
+    }
+    return arm.group + '\0' + combination_text(arm, any_batch_) + context_sha256(key) +
+           boards_of(arm, share) + ranks_of_jobs(arm);
+  }
+
+  // A job of two ranks is no faster than one of one because it shares less.
+  std::string ranks_of_jobs(const RunArm& arm) const {
+    const Run& run = first_timed(arm).run;
+    std::set<int64_t> ranks;
+    for (const ConcurrentJob& job : run.jobs) ranks.insert(job.ranks);
+    if (run.jobs.empty()) ranks.insert(run.world_size);
+    std::string text;
+    for (const int64_t count : ranks) text += '\0' + std::to_string(count);
+    return text;
+  }
+
+  // The key has their chips alone. A MIG device is part of its board where jobs share by MIG; a
+  // vGPU is none of a board that is not divided like it.
+  std::string boards_of(const RunArm& arm, const ArmShare& share) const {
+    std::set<std::string> boards;
+    for (const Rank& rank : first_timed(arm).run.ranks) {
+      const Gpu* gpu = gpu_of(set_, rank);
+      if (gpu == nullptr) continue;
+      boards.insert((share.mode == SharingMode::mig ? gpu_board(gpu->name) : gpu->name) + '\0' +
+                    gpu->vgpu_profile.value.value_or(""));
+    }
+    std::string text;
+    for (const std::string& board : boards) text += '\0' + board;
+    return text;
+  }
+
+  // Whether it was not by MIG, and had a MIG device in place of the GPU: where MIG is on, CUDA
+  // shows no more than the first. Reports of old tell it by the name alone.
+  bool is_on_a_part(const RunArm& arm) const {
+    if (arm.share->mode == SharingMode::mig) return false;
+    const std::vector<Rank>& ranks = arm.runs.front().run.ranks;
+    return std::ranges::any_of(ranks, [&](const Rank& rank) {
+      const Gpu* gpu = gpu_of(set_, rank);
+      return gpu != nullptr && (gpu->mig_profile || gpu_board(gpu->name) != gpu->name);
+    });
+  }
+
+  std::string context_of(const RunArm& arm) const { return context_of(arm, *arm.share); }
+
+  const RunSet& set_;
+  bool any_batch_;
+  std::vector<const RunArm*> arms_;
+};
+
+using Samples = std::vector<std::pair<double, std::vector<double>>>;  // values by run, and weight
+
+// Around a value whose logarithm moves with those of these means, each by its weight. Unknown where
+// one of them has too few runs for an error.
+Maybe<Interval> interval_of(double value, const Samples& samples) {
+  std::vector<std::pair<double, LogEstimate>> terms;
+  for (const auto& [weight, values] : samples) {
+    const auto estimate = log_mean(values);
+    if (!estimate) return Unknown{"fewer than 2 runs"};
+    terms.emplace_back(weight, *estimate);
+  }
+  LogEstimate estimate = combined(terms);
+  estimate.value = std::log(value);
+  return interval(estimate, side_confidence);
+}
+
+std::vector<double> speeds_of_jobs(const Run& run) {
+  std::vector<double> speeds;
+  for (const ConcurrentJob& job : run.jobs) speeds.push_back(job.throughput);
+  if (speeds.empty()) speeds.push_back(*run.throughput);
   return speeds;
+}
+
+// The normalised progress of an arm's jobs: the speed of each over its speed alone, which adds
+// where their work does not.
+struct JobProgress {
+  std::vector<std::vector<double>> of_runs;  // by run and job
+  std::vector<const RunArm*> alone;          // by job
+  double part = 1;                           // of the time that each job has: in turn 1 / jobs
+};
+
+std::vector<double> sums(const JobProgress& progress) {
+  std::vector<double> of_runs;
+  for (const std::vector<double>& jobs : progress.of_runs) {
+    of_runs.push_back(progress.part * std::accumulate(jobs.begin(), jobs.end(), 0.0));
+  }
+  return of_runs;
+}
+
+// Relative change of the sum by that of an arm alone: the share of its jobs in the sum.
+std::map<const RunArm*, double> weights_of(const JobProgress& progress) {
+  std::map<const RunArm*, double> weights;
+  const double all = mean(sums(progress));
+  const auto runs = static_cast<double>(progress.of_runs.size());
+  for (const std::vector<double>& jobs : progress.of_runs) {
+    for (size_t job = 0; job < jobs.size(); ++job) {
+      weights[progress.alone[job]] += progress.part * jobs[job] / all / runs;
+    }
+  }
+  return weights;
+}
+
+double jain(const std::vector<double>& values) {
+  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+  const double squares = std::inner_product(values.begin(), values.end(), values.begin(), 0.0);
+  return std::min(1.0, sum * sum / (static_cast<double>(values.size()) * squares));
+}
+
+// Of throughputs.
+SpeedRatio speed_ratio(const RunArm& arm, const RunArm& base) {
+  const std::vector<double> of_arm = throughputs(arm), of_base = throughputs(base);
+  const double value = geometric_mean(of_arm) / geometric_mean(of_base);
+  return {value, interval_of(value, {{1, of_arm}, {-1, of_base}})};
+}
+
+// `alone`: for each job the arm that did its work alone on the whole GPU, or null.
+Maybe<JobProgress> progress_of(const RunArm& arm, const std::vector<const RunArm*>& alone) {
+  if (std::ranges::find(alone, nullptr) != alone.end()) return Unknown{"no such job ran alone"};
+  if (std::ranges::find(alone, &arm) != alone.end()) return Unknown{"it is the reference"};
+  JobProgress progress{.of_runs = {}, .alone = alone};
+  if (arm.share->mode == SharingMode::serial)
+    progress.part = 1.0 / static_cast<double>(alone.size());
+  for (const Run* run : timed_runs(arm)) {
+    std::vector<double> speeds = speeds_of_jobs(*run);
+    if (speeds.size() != alone.size()) return Unknown{"it does not report each job"};
+    for (size_t job = 0; job < speeds.size(); ++job) {
+      speeds[job] /= geometric_mean(throughputs(*alone[job]));
+    }
+    progress.of_runs.push_back(std::move(speeds));
+  }
+  return progress;
+}
+
+// The sum over the jobs: how many jobs' worth of work is done in the time in which one is done
+// alone.
+SpeedRatio weighted_speedup(const JobProgress& progress) {
+  const std::vector<double> values = sums(progress);
+  Samples samples = {{1, values}};
+  for (const auto& [alone, weight] : weights_of(progress)) {
+    samples.emplace_back(-weight, throughputs(*alone));
+  }
+  const double value = geometric_mean(values);
+  return {value, interval_of(value, samples)};
+}
+
+// The progress of one arm over that of another whose jobs do the same.
+SpeedRatio ratio_of(const JobProgress& progress, const JobProgress& base) {
+  const std::vector<double> values = sums(progress), of_base = sums(base);
+  Samples samples = {{1, values}, {-1, of_base}};
+  std::map<const RunArm*, double> weights = weights_of(base);
+  for (const auto& [alone, weight] : weights_of(progress)) weights[alone] -= weight;
+  for (const auto& [alone, weight] : weights) samples.emplace_back(weight, throughputs(*alone));
+  const double value = geometric_mean(values) / geometric_mean(of_base);
+  return {value, interval_of(value, samples)};
+}
+
+// Mean over the runs, by Jain.
+double fairness_of(const JobProgress& progress) {
+  std::vector<double> of_runs;
+  for (const std::vector<double>& jobs : progress.of_runs) of_runs.push_back(jain(jobs));
+  return mean(of_runs);
+}
+
+// Mean over the runs.
+double worst_of_best(const JobProgress& progress) {
+  std::vector<double> of_runs;
+  for (const std::vector<double>& jobs : progress.of_runs) {
+    const auto [least, most] = std::ranges::minmax(jobs);
+    of_runs.push_back(least / most);
+  }
+  return mean(of_runs);
 }
 
 // How many times as long jobs take as those of `alone`, one arm for each job.
 Maybe<SpeedRatio> slowdown(const RunArm& arm, const std::vector<const RunArm*>& alone) {
-  const std::vector<double> speeds = job_speeds(arm);
+  std::vector<double> speeds;  // geometric means over the jobs of each run
+  for (const Run* run : timed_runs(arm)) speeds.push_back(geometric_mean(speeds_of_jobs(*run)));
   std::map<const RunArm*, double> weights;
   for (const RunArm* other : alone) {
     if (other == nullptr) return Unknown{"no such job ran alone"};
@@ -38,19 +303,13 @@ Maybe<SpeedRatio> slowdown(const RunArm& arm, const std::vector<const RunArm*>& 
     weights[other] += 1 / static_cast<double>(alone.size());
   }
   double logarithm = -std::log(geometric_mean(speeds));
-  std::vector<std::pair<double, LogEstimate>> terms;
-  const auto add_term = [&](double weight, const std::vector<double>& values) {
-    if (const auto estimate = log_mean(values)) terms.emplace_back(weight, *estimate);
-  };
-  add_term(-1, speeds);
+  Samples samples = {{-1, speeds}};
   for (const auto& [other, weight] : weights) {
     logarithm += weight * std::log(geometric_mean(throughputs(*other)));
-    add_term(weight, throughputs(*other));
+    samples.emplace_back(weight, throughputs(*other));
   }
-  SpeedRatio result{std::exp(logarithm), Unknown{"fewer than 2 runs"}};
-  if (terms.size() == weights.size() + 1)
-    result.interval = interval(combined(terms), side_confidence);
-  return result;
+  const double value = std::exp(logarithm);
+  return SpeedRatio{value, interval_of(value, samples)};
 }
 
 // The inflation by the worst rank of the worst job, each beside the one alone.
@@ -66,12 +325,6 @@ Maybe<double> p99_inflation(const std::vector<const RunArm*>& jobs,
     worst = std::max(worst, *of_job / *of_alone);
   }
   return worst;
-}
-
-Maybe<Interval> interval_of_mean(const std::vector<double>& values) {
-  const auto estimate = log_mean(values);
-  if (!estimate) return Unknown{"fewer than 2 runs"};
-  return interval(*estimate, side_confidence);
 }
 
 // Works of unlike jobs that no arm did alone; empty: there are none.
@@ -91,7 +344,7 @@ JobPoint job_point(const RunArm& job, const RunArm* alone) {
                  .rate = words_of(unit_of(job)).rate,
                  .runs = std::ssize(values)};
   point.throughput = geometric_mean(values);
-  point.throughput_interval = interval_of_mean(values);
+  point.throughput_interval = interval_of(*point.throughput, {{1, values}});
   const Unknown none{missing_alone({&job}, {alone})};
   point.alone = none;
   point.of_alone = none;
@@ -115,7 +368,7 @@ class Fractions {
   FractionPoint point_of(const RunArm& arm) const {
     FractionPoint point;
     point.arm = arm.name;
-    point.way = arm.share->mode;
+    point.mode = arm.share->mode;
     point.jobs = arm.share->jobs;
     point.runs = std::ssize(timed_runs(arm));
     point.fairness = fairness_of(arm);
@@ -142,7 +395,7 @@ class Fractions {
     }
     const std::vector<double> values = throughputs(arm);
     point.throughput = geometric_mean(values);
-    point.throughput_interval = interval_of_mean(values);
+    point.throughput_interval = interval_of(*point.throughput, {{1, values}});
     point.samples_per_joule = samples_per_joule(set_, arm, *point.throughput);
   }
 
@@ -154,10 +407,10 @@ class Fractions {
   }
 
   // With as many jobs, which did the same.
-  Maybe<SpeedRatio> against(const RunArm& arm, SharingMode way, bool unlike) const {
+  Maybe<SpeedRatio> against(const RunArm& arm, SharingMode mode, bool unlike) const {
     if (!arm.share->neighbours.empty()) return Unknown{"its neighbours train nothing"};
     const RunArm* other = references_.find(arm, [&](const ArmShare& share) {
-      return share.mode == way && share.jobs == arm.share->jobs;
+      return share.mode == mode && share.jobs == arm.share->jobs;
     });
     if (other == nullptr) return Unknown{"no arm of as many jobs is so"};
     if (other == &arm) return Unknown{"it is the reference"};
@@ -188,156 +441,6 @@ class Fractions {
   const RunSet& set_;
   References references_;
 };
-
-std::string cell(const Maybe<SpeedRatio>& ratio) {
-  if (!ratio) return "-";
-  if (!ratio->interval) return significant(ratio->value, 3);
-  return with_interval(ratio->value, *ratio->interval);
-}
-
-std::string plain_cell(const Maybe<SpeedRatio>& ratio) {
-  return ratio ? significant(ratio->value, 3) : "-";
-}
-
-std::string cell(const Maybe<double>& value, double scale = 1) {
-  return significant_or_dash(value, scale, 3);
-}
-
-std::string cell(const Maybe<double>& mean, const Maybe<Interval>& interval) {
-  return mean ? estimate_text(*mean, interval) : "-";
-}
-
-// "2436 to 2440", or one where they do not differ to four digits.
-std::string cell(const Maybe<Interval>& speeds) {
-  if (!speeds) return "-";
-  const std::string slowest = significant(speeds->lower), fastest = significant(speeds->upper);
-  return slowest == fastest ? slowest : slowest + " to " + fastest;
-}
-
-std::string speed_legend(const DeviceWords& device) {
-  return "x serial, x time slices: throughput of all jobs over that of the arm so named; slowdown: "
-         "time of a job over its time alone on " +
-         std::string(device.whole) + "; by neighbours: over its time alone on the same share";
-}
-
-constexpr const char* unlike_legend =
-    "; weighted speedup: the sum over jobs of each one's speed over its speed alone; it takes the "
-    "place of throughput for unlike jobs, and is 1 for jobs one after another";
-
-std::string cost_legend(const UnitWords& words, const DeviceWords& device) {
-  return std::string("each job: ") + words.rate +
-         " of the slowest and of the fastest job; fairness: Jain's index; p99 step: over that of a "
-         "job alone; GB, W: peak memory and mean power of " +
-         device.name + "; a job has: " + device.part + ", at most";
-}
-
-TextTable speed_table(const std::vector<FractionPoint>& points, const UnitWords& words) {
-  TextTable table{.columns = {{"arm"},
-                              {"runs", true},
-                              {std::string(words.rate) + " [95 %]", true},
-                              {"x serial", true},
-                              {"x time slices", true},
-                              {"slowdown", true},
-                              {"by neighbours", true}}};
-  const bool unlike = has_unlike_jobs(points);
-  if (unlike) table.columns.insert(table.columns.begin() + 3, {"weighted speedup", true});
-  for (const FractionPoint& point : points) {
-    std::vector<std::string> row = {point.arm,
-                                    std::to_string(point.runs),
-                                    cell(point.throughput, point.throughput_interval),
-                                    cell(point.of_serial),
-                                    cell(point.of_timeslice),
-                                    plain_cell(point.slowdown),
-                                    plain_cell(point.interference)};
-    if (unlike) row.insert(row.begin() + 3, cell(point.weighted_speedup));
-    table.rows.push_back(std::move(row));
-  }
-  return table;
-}
-
-// A row for each of an arm's jobs, in the unit of its own work.
-TextTable unlike_table(const std::vector<FractionPoint>& points) {
-  TextTable table{.columns = {{"arm"},
-                              {"job", true},
-                              {"work"},
-                              {"speed [95 %]", true},
-                              {"unit"},
-                              {"alone", true},
-                              {"x alone", true}}};
-  for (const FractionPoint& point : points) {
-    for (size_t job = 0; job < point.unlike_jobs.size(); ++job) {
-      const JobPoint& told = point.unlike_jobs[job];
-      table.rows.push_back({point.arm, std::to_string(job + 1), told.work,
-                            cell(told.throughput, told.throughput_interval), told.rate,
-                            significant_or_dash(told.alone), cell(told.of_alone)});
-    }
-  }
-  return table;
-}
-
-// Each reason once why a job has nothing beside it.
-std::string unlike_table_legend(const std::vector<FractionPoint>& points) {
-  std::vector<std::string> reasons;
-  for (const FractionPoint& point : points) {
-    for (const JobPoint& job : point.unlike_jobs) {
-      if (!job.alone) add_new(reasons, job.alone.reason);
-    }
-  }
-  return joined(reasons, "; ");
-}
-
-TextTable cost_table(const std::vector<FractionPoint>& points, const UnitWords& words) {
-  TextTable table{.columns = {{"arm"},
-                              {"each job", true},
-                              {"worst/best", true},
-                              {"fairness", true},
-                              {"p99 step", true},
-                              {"GB", true},
-                              {"W", true},
-                              {words.per_joule, true},
-                              {"a job has"}}};
-  for (const FractionPoint& point : points) {
-    table.rows.push_back({point.arm, cell(point.job_speeds), cell(point.worst_of_best),
-                          significant_or_dash(point.fairness), cell(point.p99_inflation),
-                          cell(point.memory_bytes, 1e-9), cell(point.power_watts),
-                          cell(point.samples_per_joule), point.given});
-  }
-  return table;
-}
-
-struct NeighboursOfOneLoad {
-  Neighbour all;        // sums over neighbours and runs
-  int64_t counted = 0;  // neighbours, over all runs
-};
-
-// The joint work of the neighbours of one load, for each arm that has some, as the mean of its
-// runs.
-TextTable neighbours_table(const RunSet& set) {
-  TextTable table{.columns = {{"arm"}, {"neighbours", true}, {"load"}, {"all of them", true}}};
-  for (const RunArm& arm : set.arms) {
-    std::map<std::string, NeighboursOfOneLoad> loads;
-    int64_t runs = 0;
-    for (const SetRun& run : arm.runs) {
-      if (run.run.status != Status::complete) continue;
-      ++runs;
-      for (const Neighbour& one : run.run.neighbours) {
-        NeighboursOfOneLoad& load = loads[one.load];
-        ++load.counted;
-        load.all.runs_per_second += one.runs_per_second;
-        load.all.bytes_per_second += one.bytes_per_second;
-        load.all.flops_per_second += one.flops_per_second;
-      }
-    }
-    for (auto& [name, load] : loads) {
-      Neighbour mean = load.all;
-      for (double* rate : {&mean.runs_per_second, &mean.bytes_per_second, &mean.flops_per_second}) {
-        *rate /= static_cast<double>(runs);
-      }
-      table.rows.push_back({arm.name, std::to_string(load.counted / runs), name, rate_text(mean)});
-    }
-  }
-  return table;
-}
 
 }  // namespace
 
@@ -386,46 +489,6 @@ RunSet with_best_batches(const RunSet& set) {
     }
   }
   return any_choice ? best : RunSet{};
-}
-
-std::string rate_text(const Neighbour& neighbour) {
-  if (neighbour.flops_per_second > 0) {
-    return significant(1e-12 * neighbour.flops_per_second) + " TFLOP/s";
-  }
-  if (neighbour.bytes_per_second > 0) {
-    return significant(1e-9 * neighbour.bytes_per_second) + " GB/s";
-  }
-  return significant(neighbour.runs_per_second) + " runs/s";
-}
-
-std::string unsupported_text(const UnsupportedArm& arm) {
-  return printable(arm.name) + ": unsupported: " + printable(arm.reason);
-}
-
-std::vector<TitledTable> fraction_tables(const RunSet& set) {
-  const std::vector<FractionPoint> points = fractions_of(set);
-  const UnitWords& words = words_of(units_of(set));
-  const bool unlike = has_unlike_jobs(points);
-  const DeviceWords& device = device_words_of(set);
-  std::vector<TitledTable> tables = {{std::string("Jobs that share ") + device.shared,
-                                      speed_table(points, words),
-                                      speed_legend(device) + (unlike ? unlike_legend : "")}};
-  if (unlike) {
-    tables.push_back({"Each of unlike jobs, and its speed alone", unlike_table(points),
-                      unlike_table_legend(points)});
-  }
-  const std::string use = std::string(", and use of ") + device.name;
-  tables.push_back({"Each job" + use, cost_table(points, words), cost_legend(words, device)});
-  TextTable neighbours = neighbours_table(set);
-  if (!neighbours.rows.empty()) {
-    tables.push_back({"What the neighbours did", std::move(neighbours)});
-  }
-  const RunSet best = with_best_batches(set);
-  if (best.arms.empty()) return tables;
-  const std::vector<FractionPoint> best_points = fractions_of(best, true);
-  tables.push_back({"The best batch of each way", speed_table(best_points, words)});
-  tables.push_back({"Each job of these" + use, cost_table(best_points, words)});
-  return tables;
 }
 
 }  // namespace nearmetal

@@ -1,4 +1,4 @@
-// The cost of sharing a GPU: arms of a sweep compared with each other, and tables of that.
+// The cost of sharing a GPU: arms of a sweep compared with each other.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,15 @@
 
 #include "reports/compare/run_set.h"
 #include "reports/document/run_config.h"
-#include "reports/sharing/job_progress.h"
 #include "reports/statistics/inference.h"
-#include "reports/text/text_table.h"
 
 namespace nearmetal {
+
+/// A ratio of two arms' speeds, with its interval (95 %) from the spread of both over their runs.
+struct SpeedRatio {
+  double value = 1;
+  Maybe<Interval> interval{};
+};
 
 /// One of the unlike jobs of an arm, beside itself alone on the whole GPU.
 struct JobPoint {
@@ -31,7 +35,7 @@ struct JobPoint {
 /// add: in place of throughputs stand sums of normalised progress.
 struct FractionPoint {
   std::string arm;
-  SharingMode way = SharingMode::alone;
+  SharingMode mode = SharingMode::alone;
   int64_t jobs = 1;
   int64_t runs = 0;
   Maybe<double> throughput{};  // of all jobs
@@ -67,18 +71,8 @@ bool has_unlike_jobs(const std::vector<FractionPoint>& points);
 /// out. Each is compared with those of the same batch alone, or of `any_batch`.
 std::vector<FractionPoint> fractions_of(const RunSet& set, bool any_batch = false);
 
-/// The arm with the fastest batch of each way of sharing, if its jobs are alike; none where no way
+/// The arm with the fastest batch of each sharing mode, if its jobs are alike; none where no mode
 /// has a choice.
 RunSet with_best_batches(const RunSet& set);
-
-/// Tables of all arms; of each of unlike jobs; of the neighbours that disturbed; and where there
-/// are several batches of the best of each way.
-std::vector<TitledTable> fraction_tables(const RunSet& set);
-
-/// "3905 GB/s", "650 TFLOP/s"
-std::string rate_text(const Neighbour& neighbour);
-
-/// "4 jobs, MIG: unsupported: MIG is off"
-std::string unsupported_text(const UnsupportedArm& arm);
 
 }  // namespace nearmetal

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "reports/text/text.h"
+#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {
@@ -167,6 +168,10 @@ MonitorReason reason_from(const std::string& sentence) {
   return {.code = unknown_reason,
           .subject = sentence.substr(0, end),
           .why = sentence.substr(end + not_known.size())};
+}
+
+std::string unsupported_text(const UnsupportedArm& arm) {
+  return printable(arm.name) + ": unsupported: " + printable(arm.reason);
 }
 
 }  // namespace nearmetal

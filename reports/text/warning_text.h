@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "reports/document/monitoring.h"
+#include "reports/document/types.h"
 #include "reports/document/warning.h"
 
 namespace nearmetal {
@@ -42,5 +43,8 @@ std::vector<std::string> texts_of(const std::vector<MonitorReason>& reasons);
 /// The reason that a sentence of text_of() was made of: reports before 1.14 have sentences alone.
 /// An unknown sentence becomes the `why` of a reason without a figure.
 MonitorReason reason_from(const std::string& sentence);
+
+/// "4 jobs, MIG: unsupported: MIG is off"
+std::string unsupported_text(const UnsupportedArm& arm);
 
 }  // namespace nearmetal

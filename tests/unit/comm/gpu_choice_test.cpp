@@ -1,4 +1,3 @@
-#include "comm/layout/gpu_choice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -67,7 +67,7 @@ TEST(LayoutJobs, AnInstanceThatNamesNothingTakesWhatItsHostHas) {
   Host gpus = host("a", 4);
   gpus.visible_gpus = {2, 3};
   file.hosts = {gpus, host("b", 0)};
-  settle_instances(file);
+  file.layouts = fill_in_instances(file.layouts, file.hosts);
   const std::vector<Job>& jobs = file.layouts[0].jobs;
   EXPECT_THAT(jobs[0].instances[0].gpus, testing::ElementsAre(2));
   EXPECT_EQ(jobs[0].instances[0].ranks, 0);

@@ -238,9 +238,9 @@ TEST(MigProfiles, NamesAreRead) {
 }
 
 TEST(VgpuProfile, NamesAreRead) {
-  EXPECT_EQ(parse_vgpu_profile("A100-40C"), (VgpuProfile{"A100", {}, 40, 'C', false}));
-  EXPECT_EQ(parse_vgpu_profile("A100-3-20C"), (VgpuProfile{"A100", 3, 20, 'C', false}));
-  EXPECT_EQ(parse_vgpu_profile("H100XM-1-10CME"), (VgpuProfile{"H100XM", 1, 10, 'C', true}));
+  EXPECT_EQ(parse_vgpu_profile("A100-40C"), (VgpuProfile{"A100", {}}));
+  EXPECT_EQ(parse_vgpu_profile("A100-3-20C"), (VgpuProfile{"A100", 3}));
+  EXPECT_EQ(parse_vgpu_profile("H100XM-1-10CME"), (VgpuProfile{"H100XM", 1}));
   EXPECT_EQ(parse_vgpu_profile("RTX6000-Ada-48Q")->board, "RTX6000-Ada");
   for (const char* name :
        {"", "A100", "A100-C", "A100-0C", "A100-40", "A100-40CX", "-40C", "A100-40C "}) {
@@ -249,8 +249,6 @@ TEST(VgpuProfile, NamesAreRead) {
   EXPECT_EQ(vgpu_profile_in("GRID A100-40C"), "A100-40C");
   EXPECT_EQ(vgpu_profile_in("NVIDIA A100-1-5CME"), "A100-1-5CME");
   EXPECT_EQ(vgpu_profile_in("NVIDIA A100-SXM4-40GB"), "");
-  EXPECT_EQ(partition_text(*parse_vgpu_profile("A100-40C")), "time slices");
-  EXPECT_EQ(partition_text(*parse_vgpu_profile("A100-3-20C")), "MIG, 3 slices");
 }
 
 TEST(VgpuPlacement, AVgpuIsOfOneJobAndItsProfileIsExpected) {

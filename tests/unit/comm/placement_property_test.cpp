@@ -7,8 +7,8 @@
 #include <set>
 #include <stdexcept>
 
-#include "comm/launch/launch_command.h"
-#include "comm/layout/cpu_list.h"
+#include "comm/launch/launch_plan.h"
+#include "comm/layout/layout.h"
 #include "comm/layout/placement.h"
 #include "comm/layout/short_form.h"
 #include "tests/support/words_of_ranks.h"

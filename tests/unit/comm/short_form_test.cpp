@@ -5,7 +5,7 @@
 
 #include <stdexcept>
 
-#include "comm/layout/cpu_list.h"
+#include "comm/layout/layout.h"
 
 namespace nearmetal {
 namespace {

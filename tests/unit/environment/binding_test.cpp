@@ -10,7 +10,7 @@
 #include <string>
 #include <thread>
 
-#include "comm/layout/cpu_list.h"
+#include "comm/layout/layout.h"
 
 namespace nearmetal {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "bench/environment/gpu.h"
-#include "bench/sweep/mig_found.h"
+#include "bench/sweep/supported_layouts.h"
 #include "models/errors.h"
 #include "tests/support/temporary_folder.h"
 
@@ -64,8 +64,7 @@ TEST_F(GpuFacts, ConstructedH200sShowAPlanWhichGpusNvlinkConnects) {
     Host host;
     host.name = name;
     host.gpus = 2;
-    add_gpu_places(host, library);
-    return host;
+    return with_gpu_places(host, library);
   };
   const Host host = placed("localhost", NM_FAKE_NVML);
   ASSERT_EQ(host.places.size(), 2U);
@@ -145,8 +144,7 @@ TEST_F(GpuFacts, MigDevicesOfThisMachineAreFound) {
     Host host;
     host.name = name;
     host.gpus = 2;
-    with_mig_devices(host, NM_FAKE_NVML);
-    return host;
+    return with_mig_devices(host, NM_FAKE_NVML);
   };
   const Host balanced = found("constructed_mig_balanced", "localhost");
   ASSERT_EQ(balanced.mig.size(), 4);
@@ -161,7 +159,7 @@ TEST_F(GpuFacts, MigDevicesOfThisMachineAreFound) {
   Host host;
   host.name = "localhost";
   host.gpus = 1;
-  with_mig_devices(host, "libno-such.so.1");
+  host = with_mig_devices(host, "libno-such.so.1");
   EXPECT_THAT(host.found.at(0).no_mig, HasSubstr("libno-such"));
 }
 

@@ -1,3 +1,4 @@
+#include "reports/sharing/fraction_tables.h"
 #include "reports/sharing/fractions.h"
 
 #include <gmock/gmock.h>

@@ -17,6 +17,7 @@
 #include "reports/formats/report_text.h"
 #include "reports/json/event_json.h"
 #include "reports/json/json.h"
+#include "reports/sharing/fraction_tables.h"
 #include "reports/sharing/fractions.h"
 #include "tests/support/made_up_runs.h"
 #include "tests/support/made_up_shares.h"

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "models/errors.h"
+#include "reports/sharing/fraction_tables.h"
 #include "reports/compare/compare.h"
 #include "reports/document/metric.h"
 #include "reports/formats/page.h"

@@ -1,13 +1,12 @@
-#include "bench/sweep/grid.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <sstream>
 
+#include "bench/sweep/layout_workload.h"
 #include "bench/sweep/make_launch_plan.h"
+#include "comm/launch/launch_plan.h"
 #include "comm/launch/launch_plan_text.h"
-#include "comm/launch/planned_time.h"
 #include "comm/layout/layout_json.h"
 #include "tests/support/parse_options.h"
 

@@ -5,7 +5,7 @@
 
 #include <stdexcept>
 
-#include "comm/layout/cpu_list.h"
+#include "comm/layout/layout.h"
 #include "tests/support/temporary_folder.h"
 
 namespace nearmetal {
@@ -101,7 +101,7 @@ TEST(ThisMachine, HasHiddenGpusForLayoutsThatNameGpus) {
   const auto for_layouts = [&] { return this_machine_for(file.layouts, root.path(), "3,1"); };
   EXPECT_THAT(*for_layouts().visible_gpus, ElementsAre(1, 3));
   file.hosts = {for_layouts()};
-  settle_instances(file);
+  file.layouts = fill_in_instances(file.layouts, file.hosts);
   EXPECT_THAT(file.layouts[0].jobs[0].instances[0].gpus, ElementsAre(1));
   file.layouts[0].jobs[0].instances[0].gpus = {2};
   EXPECT_EQ(for_layouts().visible_gpus, std::nullopt);

@@ -1,7 +1,8 @@
+#include "bench/sweep/layout_workload.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "bench/sweep/make_launch_plan.h"
 #include "reports/document/run_arguments.h"
 #include "tests/support/parse_options.h"
 #include "tests/support/sample_hosts.h"
@@ -28,7 +29,7 @@ Workload workload(const Asked& asked) {
   layout.source = "/layouts/0";
   layout.workload.texts = asked.of_layout;
   const RunRequest request = parse_run_flags(asked.flags);
-  return layout_workload(file, layout, place(layout, file.hosts), request);
+  return layout_workloads(file, layout, place(layout, file.hosts), request, true).common;
 }
 
 std::string refusal(const Asked& asked) {
@@ -114,8 +115,9 @@ Workload workload(const AskedOfJob& asked) {
   Layout layout = listed({Job{{{"a", {0}, 0}}}, Job{{{"a", {1, 2}, 0}}}});
   layout.workload.texts = asked.other.of_layout;
   layout.jobs[1].workload.texts = asked.of_job;
-  return job_workload(file, layout, 1, place(layout, file.hosts),
-                      parse_run_flags(asked.other.flags));
+  return layout_workloads(file, layout, place(layout, file.hosts),
+                          parse_run_flags(asked.other.flags), true)
+      .of_jobs.at(1);
 }
 
 std::string refusal(const AskedOfJob& asked) {

@@ -7,7 +7,6 @@
 #include <sstream>
 
 #include "bench/sweep/shipped_layouts.h"
-#include "comm/launch/launch_plan_json.h"
 #include "comm/launch/launch_plan_text.h"
 #include "reports/json/json.h"
 #include "reports/json/json_writer.h"

@@ -1,7 +1,6 @@
-#include "bench/sweep/time_left.h"
-
 #include <gtest/gtest.h>
 
+#include "comm/launch/launch_plan.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {

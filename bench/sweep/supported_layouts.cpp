@@ -1,10 +1,10 @@
-#include "bench/sweep/mig_found.h"
+#include "bench/sweep/supported_layouts.h"
 
 #include <algorithm>
 #include <map>
 
-#include "bench/environment/gpu.h"
 #include "bench/sweep/hosts_found.h"
+#include "bench/sweep/mps_daemon.h"
 #include "comm/layout/mig_config.h"
 #include "comm/layout/mig_placement.h"
 #include "models/errors.h"
@@ -12,51 +12,54 @@
 namespace nearmetal {
 namespace {
 
-std::vector<Gpu> gpus_in_order(const std::string& nvml_library) {
-  std::vector<Gpu> gpus = all_gpus(Nvml(nvml_library), "/");
-  std::erase_if(gpus, [](const Gpu& gpu) { return gpu.lost.has_value(); });
-  std::ranges::stable_sort(gpus, [](const Gpu& a, const Gpu& b) {
-    return a.pci_id.value.value_or("") < b.pci_id.value.value_or("");
-  });
-  return gpus;
+// Why no GPU of the host can be shared by what has to be set up there; empty: one may be.
+std::string why_no_gpu(const Host& host) {
+  if (host.gpus == 0) return "there is no GPU";
+  return is_this_machine(address_of(host)) ? "" : "it is for this machine alone";
 }
 
-GpuPlace place_of(const Gpu& gpu, const std::vector<Gpu>& gpus) {
-  GpuPlace place;
-  for (const GpuPeer& peer : gpu.peers) {
-    const auto other =
-        std::ranges::find_if(gpus, [&](const Gpu& one) { return one.pci_id.value == peer.pci_id; });
-    if (peer.nvlink.value == true && other != gpus.end()) {
-      place.nvlinks.push_back(other - gpus.begin());
+std::string why_no_mps(const Host& host, SharingMode mode) {
+  std::string reason = why_no_gpu(host);
+  if (reason.empty()) reason = no_mps_reason();
+  if (reason.empty() || mode == SharingMode::mps) return reason;
+  return "SMs are reserved through MPS: " + reason;
+}
+
+// Whether MIG divides the GPU, as the driver tells.
+bool is_divided(const Host& host, int64_t gpu) {
+  return gpu < std::ssize(host.found) && host.found[gpu].no_mig.empty();
+}
+
+// With what an administrator would run.
+std::string no_whole_gpu_reason(int64_t gpu) {
+  return "MIG is on, so that there is no whole GPU; an administrator turns it off: nvidia-smi -i " +
+         std::to_string(gpu) + " -mig 0. `nearmetal report` of both reports compares them";
+}
+
+// Why the host does not support a layout of --fractions, or one that names no GPUs; empty: it may.
+std::string why_unsupported(const Layout& layout, const Host& host, bool of_fractions) {
+  const Share& share = *layout.jobs.front().share;
+  const std::string no_mps = through_mps(share) ? why_no_mps(host, share.mode) : "";
+  if (!no_mps.empty() || !of_fractions || share.mode == SharingMode::mig) return no_mps;
+  const int64_t gpu = first_gpu_of(host);
+  return is_divided(host, gpu) ? no_whole_gpu_reason(gpu) : "";
+}
+
+// The modes of --fractions of which there are no layouts, as the host supports none.
+std::vector<UnsupportedArm> absent_fractions(const Fractions& fractions, const Host& host,
+                                             const std::string& no_mig) {
+  std::vector<UnsupportedArm> absent;
+  const auto add = [&](const char* mode, const std::string& reason) {
+    for (const std::string& name : fraction_names(fractions)) {
+      if (!reason.empty()) absent.push_back({name + mode, reason});
     }
+  };
+  if (host.gpus == 0) {
+    add("MPS", why_no_mps(host, SharingMode::mps));
+    add("SMs", why_no_mps(host, SharingMode::sm));
   }
-  for (const NicPath& path : gpu.nics) {
-    if (!path.distance || (place.nearest_nic && *place.nearest_nic <= *path.distance)) continue;
-    place.nearest_nic = *path.distance;
-    place.nic = path.rdma_device;
-  }
-  return place;
-}
-
-std::string no_mig_of(const Gpu& gpu) {
-  if (gpu.vgpu_profile) return "it is a vGPU, which the host of its VM divides";
-  if (!gpu.mig) return "the GPU has no MIG (" + gpu.mig.reason + ")";
-  return *gpu.mig ? "" : mig_is_off;
-}
-
-void add_devices(const Gpu& gpu, int64_t index, Host& host) {
-  for (const MigInstance& instance : gpu.mig_instances) {
-    if (!instance.uuid) continue;
-    host.mig.push_back({index, *instance.uuid, instance.profile.value.value_or("")});
-  }
-}
-
-bool by_mig(const Layout& layout, const std::string& host) {
-  return std::ranges::any_of(layout.jobs, [&](const Job& job) {
-    return job.share && job.share->mode == SharingMode::mig &&
-           std::ranges::any_of(job.instances,
-                               [&](const Instance& instance) { return instance.host == host; });
-  });
+  add("MIG", no_mig);
+  return absent;
 }
 
 // The first device that is not there as planned, in a layout whose jobs share by MIG.
@@ -97,13 +100,6 @@ std::string what_to_do(Layout layout, const Placement& placement, const Host& fo
          "host out of the file";
 }
 
-// This machine with what the driver reports now.
-Host found_now(Host host, const std::string& nvml_library) {
-  host.mig.clear();
-  host.found.clear();
-  return with_mig_devices(host, nvml_library);
-}
-
 // Where MIG divides the GPU, CUDA shows a job that wants all of it the first device.
 void require_whole_gpus(const LaunchPlan& plan, size_t i, const Host& found) {
   for (const PlacedJob& job : plan.placements[i].jobs) {
@@ -135,52 +131,31 @@ std::string differences_from(const std::string& config, const std::vector<Gpu>& 
 
 }  // namespace
 
-Host& with_mig_devices(Host& host, const std::string& nvml_library) {
-  if (!is_this_machine(address_of(host)) || host.gpus == 0) return host;
-  try {
-    const std::vector<Gpu> gpus = gpus_in_order(nvml_library);
-    for (int64_t i = 0; i < std::min<int64_t>(host.gpus, std::ssize(gpus)); ++i) {
-      host.found.push_back({gpus[i].name, no_mig_of(gpus[i])});
-      add_devices(gpus[i], i, host);
+SupportedLayouts supported_layouts(const std::vector<Layout>& layouts,
+                                   const std::vector<Host>& hosts,
+                                   const std::optional<Fractions>& fractions) {
+  SupportedLayouts found;
+  for (const Layout& layout : layouts) {
+    std::string why;
+    if ((fractions || layout.portable) && layout.jobs.front().share) {
+      const std::string& name = layout.jobs[0].instances[0].host;
+      const auto host = std::ranges::find(hosts, name, &Host::name);
+      if (host != hosts.end()) why = why_unsupported(layout, *host, fractions.has_value());
     }
-    host.found.resize(host.gpus, {"", "the driver does not list this GPU"});
-  } catch (const NotSupported& error) {
-    host.found.assign(host.gpus, {"", error.what()});
+    if (why.empty()) found.layouts.push_back(layout);
+    if (!why.empty()) found.left_out.push_back({layout.name, why});
   }
-  return host;
-}
-
-void add_gpu_places(Host& host, const std::string& nvml_library) {
-  if (!is_this_machine(address_of(host)) || host.gpus < 2) return;
-  try {
-    const std::vector<Gpu> gpus = gpus_in_order(nvml_library);
-    for (const Gpu& gpu : gpus) host.places.push_back(place_of(gpu, gpus));
-  } catch (const NotSupported&) {
-    host.places.clear();  // a job takes the first
+  std::string no_mig;
+  if (fractions) {
+    const Host& host = hosts.front();
+    no_mig = why_no_gpu(host);
+    if (no_mig.empty()) no_mig = no_mig_reason(host, fractions->jobs);
+    std::ranges::move(absent_fractions(*fractions, host, no_mig),
+                      std::back_inserter(found.left_out));
   }
-}
-
-bool is_divided(const Host& host, int64_t gpu) {
-  return gpu < std::ssize(host.found) && host.found[gpu].no_mig.empty();
-}
-
-std::string no_whole_gpu_reason(int64_t gpu) {
-  return "MIG is on, so that there is no whole GPU; an administrator turns it off: nvidia-smi -i " +
-         std::to_string(gpu) + " -mig 0. `nearmetal report` of both reports compares them";
-}
-
-void settle_mig(LayoutFile& file, const std::optional<std::string>& config,
-                const std::filesystem::path& path) {
-  for (Layout& layout : file.layouts) {
-    std::optional<std::string>& expected = layout.expect.mig_config;
-    if (expected) expected = (path.parent_path() / *expected).string();
-    if (config) expected = config;
-  }
-  for (Host& host : file.hosts) {
-    const bool needed = std::ranges::any_of(
-        file.layouts, [&](const Layout& layout) { return by_mig(layout, host.name); });
-    if (needed && host.mig.empty() && host.found.empty()) with_mig_devices(host);
-  }
+  if (!found.layouts.empty()) return found;
+  throw NotSupported(fractions ? "--fractions " + std::to_string(fractions->jobs) + ": " + no_mig
+                               : found.left_out[0].name + ": " + found.left_out[0].reason);
 }
 
 void require_mig_devices(const LaunchPlan& plan, const std::string& nvml_library) {
@@ -191,7 +166,7 @@ void require_mig_devices(const LaunchPlan& plan, const std::string& nvml_library
       if (!needs_gpus(plan.placements[i], planned.name)) continue;
       if (!is_this_machine(address_of(planned))) continue;
       if (!found.contains(planned.name)) {
-        found.emplace(planned.name, found_now(planned, nvml_library));
+        found.emplace(planned.name, with_mig_devices(planned, nvml_library));
       }
       const Host& host = found.at(planned.name);
       const Placement& placement = plan.placements[i];
@@ -210,8 +185,7 @@ void require_mig_devices(const LaunchPlan& plan, const std::string& nvml_library
                                     rank.address + "'");
       }
     }
-    const std::string why =
-        differences_from(*layout.expect.mig_config, gpus_in_order(nvml_library));
+    const std::string why = differences_from(*layout.expect.mig_config, gpus_by_bus(nvml_library));
     if (!why.empty()) throw NotSupported(place + why);
   }
 }

@@ -1,0 +1,33 @@
+// What this machine supports of the layouts that are asked for.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/sweep/hosts_found.h"
+#include "comm/launch/launch_plan.h"
+#include "comm/layout/fraction_layouts.h"
+
+namespace nearmetal {
+
+struct SupportedLayouts {
+  std::vector<Layout> layouts;
+  std::vector<UnsupportedArm> left_out;  // with the reason
+};
+
+/// Leaves out those of --fractions (`fractions`) and those that name no GPUs (Layout::portable)
+/// whose sharing mode their host does not have. Modes of --fractions that have no layout at all are
+/// left out by their name. Throws NotSupported where none is left.
+SupportedLayouts supported_layouts(const std::vector<Layout>& layouts,
+                                   const std::vector<Host>& hosts,
+                                   const std::optional<Fractions>& fractions);
+
+/// Throws NotSupported, with what an administrator would run, where jobs are to be on MIG devices
+/// of this machine that are not there, or are others than the file lists; where they are to share
+/// otherwise a GPU of it that is divided; and where a configuration of mig-parted is expected that
+/// its GPUs do not have (as `nvidia-mig-parted assert`).
+void require_mig_devices(const LaunchPlan& plan,
+                         const std::string& nvml_library = nvml_of_the_driver);
+
+}  // namespace nearmetal

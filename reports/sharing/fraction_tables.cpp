@@ -1,0 +1,205 @@
+#include "reports/sharing/fraction_tables.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "reports/compare/comparison_row.h"
+#include "reports/compare/work_text.h"
+#include "reports/document/metric.h"
+#include "reports/sharing/arm_figures.h"
+#include "reports/sharing/fractions.h"
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+std::string cell(const Maybe<SpeedRatio>& ratio) {
+  if (!ratio) return "-";
+  if (!ratio->interval) return significant(ratio->value, 3);
+  return with_interval(ratio->value, *ratio->interval);
+}
+
+std::string plain_cell(const Maybe<SpeedRatio>& ratio) {
+  return ratio ? significant(ratio->value, 3) : "-";
+}
+
+std::string cell(const Maybe<double>& value, double scale = 1) {
+  return significant_or_dash(value, scale, 3);
+}
+
+std::string cell(const Maybe<double>& mean, const Maybe<Interval>& interval) {
+  return mean ? estimate_text(*mean, interval) : "-";
+}
+
+// "2436 to 2440", or one where they do not differ to four digits.
+std::string cell(const Maybe<Interval>& speeds) {
+  if (!speeds) return "-";
+  const std::string slowest = significant(speeds->lower), fastest = significant(speeds->upper);
+  return slowest == fastest ? slowest : slowest + " to " + fastest;
+}
+
+std::string speed_legend(const DeviceWords& device) {
+  return "x serial, x time slices: throughput of all jobs over that of the arm so named; slowdown: "
+         "time of a job over its time alone on " +
+         std::string(device.whole) + "; by neighbours: over its time alone on the same share";
+}
+
+constexpr const char* unlike_legend =
+    "; weighted speedup: the sum over jobs of each one's speed over its speed alone; it takes the "
+    "place of throughput for unlike jobs, and is 1 for jobs one after another";
+
+std::string cost_legend(const UnitWords& words, const DeviceWords& device) {
+  return std::string("each job: ") + words.rate +
+         " of the slowest and of the fastest job; fairness: Jain's index; p99 step: over that of a "
+         "job alone; GB, W: peak memory and mean power of " +
+         device.name + "; a job has: " + device.part + ", at most";
+}
+
+TextTable speed_table(const std::vector<FractionPoint>& points, const UnitWords& words) {
+  TextTable table{.columns = {{"arm"},
+                              {"runs", true},
+                              {std::string(words.rate) + " [95 %]", true},
+                              {"x serial", true},
+                              {"x time slices", true},
+                              {"slowdown", true},
+                              {"by neighbours", true}}};
+  const bool unlike = has_unlike_jobs(points);
+  if (unlike) table.columns.insert(table.columns.begin() + 3, {"weighted speedup", true});
+  for (const FractionPoint& point : points) {
+    std::vector<std::string> row = {point.arm,
+                                    std::to_string(point.runs),
+                                    cell(point.throughput, point.throughput_interval),
+                                    cell(point.of_serial),
+                                    cell(point.of_timeslice),
+                                    plain_cell(point.slowdown),
+                                    plain_cell(point.interference)};
+    if (unlike) row.insert(row.begin() + 3, cell(point.weighted_speedup));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+// A row for each of an arm's jobs, in the unit of its own work.
+TextTable unlike_table(const std::vector<FractionPoint>& points) {
+  TextTable table{.columns = {{"arm"},
+                              {"job", true},
+                              {"work"},
+                              {"speed [95 %]", true},
+                              {"unit"},
+                              {"alone", true},
+                              {"x alone", true}}};
+  for (const FractionPoint& point : points) {
+    for (size_t job = 0; job < point.unlike_jobs.size(); ++job) {
+      const JobPoint& told = point.unlike_jobs[job];
+      table.rows.push_back({point.arm, std::to_string(job + 1), told.work,
+                            cell(told.throughput, told.throughput_interval), told.rate,
+                            significant_or_dash(told.alone), cell(told.of_alone)});
+    }
+  }
+  return table;
+}
+
+// Each reason once why a job has nothing beside it.
+std::string unlike_table_legend(const std::vector<FractionPoint>& points) {
+  std::vector<std::string> reasons;
+  for (const FractionPoint& point : points) {
+    for (const JobPoint& job : point.unlike_jobs) {
+      if (!job.alone) add_new(reasons, job.alone.reason);
+    }
+  }
+  return joined(reasons, "; ");
+}
+
+TextTable cost_table(const std::vector<FractionPoint>& points, const UnitWords& words) {
+  TextTable table{.columns = {{"arm"},
+                              {"each job", true},
+                              {"worst/best", true},
+                              {"fairness", true},
+                              {"p99 step", true},
+                              {"GB", true},
+                              {"W", true},
+                              {words.per_joule, true},
+                              {"a job has"}}};
+  for (const FractionPoint& point : points) {
+    table.rows.push_back({point.arm, cell(point.job_speeds), cell(point.worst_of_best),
+                          significant_or_dash(point.fairness), cell(point.p99_inflation),
+                          cell(point.memory_bytes, 1e-9), cell(point.power_watts),
+                          cell(point.samples_per_joule), point.given});
+  }
+  return table;
+}
+
+struct NeighboursOfOneLoad {
+  Neighbour all;        // sums over neighbours and runs
+  int64_t counted = 0;  // neighbours, over all runs
+};
+
+// The joint work of the neighbours of one load, for each arm that has some, as the mean of its
+// runs.
+TextTable neighbours_table(const RunSet& set) {
+  TextTable table{.columns = {{"arm"}, {"neighbours", true}, {"load"}, {"all of them", true}}};
+  for (const RunArm& arm : set.arms) {
+    std::map<std::string, NeighboursOfOneLoad> loads;
+    int64_t runs = 0;
+    for (const SetRun& run : arm.runs) {
+      if (run.run.status != Status::complete) continue;
+      ++runs;
+      for (const Neighbour& one : run.run.neighbours) {
+        NeighboursOfOneLoad& load = loads[one.load];
+        ++load.counted;
+        load.all.runs_per_second += one.runs_per_second;
+        load.all.bytes_per_second += one.bytes_per_second;
+        load.all.flops_per_second += one.flops_per_second;
+      }
+    }
+    for (auto& [name, load] : loads) {
+      Neighbour mean = load.all;
+      for (double* rate : {&mean.runs_per_second, &mean.bytes_per_second, &mean.flops_per_second}) {
+        *rate /= static_cast<double>(runs);
+      }
+      table.rows.push_back({arm.name, std::to_string(load.counted / runs), name, rate_text(mean)});
+    }
+  }
+  return table;
+}
+
+}  // namespace
+
+std::string rate_text(const Neighbour& neighbour) {
+  if (neighbour.flops_per_second > 0) {
+    return significant(1e-12 * neighbour.flops_per_second) + " TFLOP/s";
+  }
+  if (neighbour.bytes_per_second > 0) {
+    return significant(1e-9 * neighbour.bytes_per_second) + " GB/s";
+  }
+  return significant(neighbour.runs_per_second) + " runs/s";
+}
+
+std::vector<TitledTable> fraction_tables(const RunSet& set) {
+  const std::vector<FractionPoint> points = fractions_of(set);
+  const UnitWords& words = words_of(units_of(set));
+  const bool unlike = has_unlike_jobs(points);
+  const DeviceWords& device = device_words_of(set);
+  std::vector<TitledTable> tables = {{std::string("Jobs that share ") + device.shared,
+                                      speed_table(points, words),
+                                      speed_legend(device) + (unlike ? unlike_legend : "")}};
+  if (unlike) {
+    tables.push_back({"Each of unlike jobs, and its speed alone", unlike_table(points),
+                      unlike_table_legend(points)});
+  }
+  const std::string use = std::string(", and use of ") + device.name;
+  tables.push_back({"Each job" + use, cost_table(points, words), cost_legend(words, device)});
+  TextTable neighbours = neighbours_table(set);
+  if (!neighbours.rows.empty()) {
+    tables.push_back({"What the neighbours did", std::move(neighbours)});
+  }
+  const RunSet best = with_best_batches(set);
+  if (best.arms.empty()) return tables;
+  const std::vector<FractionPoint> best_points = fractions_of(best, true);
+  tables.push_back({"The best batch of each way", speed_table(best_points, words)});
+  tables.push_back({"Each job of these" + use, cost_table(best_points, words)});
+  return tables;
+}
+
+}  // namespace nearmetal
