@@ -1,21 +1,18 @@
 #include "bench/commands/html_output.h"
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <array>
-#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <sstream>
 #include <stdexcept>
+#include <system_error>
 
+#include "bench/environment/child_process.h"
 #include "models/errors.h"
 
 namespace nearmetal {
 namespace {
-
-constexpr int not_found = 127;  // as shells say it
 
 using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 
@@ -41,28 +38,23 @@ std::string content_of(std::FILE* file) {
   return content;
 }
 
-[[noreturn]] void become_gnuplot(int script, int image) {
-  dup2(script, STDIN_FILENO);
-  dup2(image, STDOUT_FILENO);
-  execlp("gnuplot", "gnuplot", "-d", nullptr);  // -d: none of the user's settings
-  _exit(not_found);
+pid_t start_gnuplot(int script, int image) try {
+  const char* no_settings_of_the_user = "-d";
+  return start_child({"gnuplot", no_settings_of_the_user},
+                     {.in = script, .out = image, .signal_at_our_end = SIGKILL});
+} catch (const std::system_error& error) {
+  if (error.code() == std::errc::resource_unavailable_try_again) throw;
+  throw NotSupported("charts are left out, as gnuplot is not here: install gnuplot-nox");
 }
 
 // The text that gnuplot writes to its standard output for this script.
 std::string draw(const std::string& script) {
   const File input = scratch_file(script);
   const File output = scratch_file("");
-  const pid_t child = fork();
-  if (child < 0) throw std::runtime_error("no new process for gnuplot");
-  if (child == 0) become_gnuplot(fileno(input.get()), fileno(output.get()));
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) throw std::runtime_error("gnuplot was lost");
+  const pid_t child = start_gnuplot(fileno(input.get()), fileno(output.get()));
+  if (wait_for_child(child) != 0) {
+    throw std::runtime_error("gnuplot failed; --no-charts does without");
   }
-  if (WIFEXITED(status) && WEXITSTATUS(status) == not_found) {
-    throw NotSupported("charts are left out, as gnuplot is not here: install gnuplot-nox");
-  }
-  if (status != 0) throw std::runtime_error("gnuplot failed; --no-charts does without");
   return content_of(output.get());
 }
 

@@ -13,7 +13,7 @@
 
 #include "bench/cli/defaults.h"
 #include "bench/doctor/diagnose.h"
-#include "bench/environment/child_output.h"
+#include "bench/environment/child_process.h"
 #include "bench/environment/environment.h"
 #include "bench/environment/gpu.h"
 #include "bench/monitor/monitor_sources.h"

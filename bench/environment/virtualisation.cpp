@@ -4,7 +4,7 @@
 #include <cstring>
 #include <sstream>
 
-#include "bench/environment/child_output.h"
+#include "bench/environment/child_process.h"
 #include "bench/environment/environment.h"
 #include "bench/environment/system_files.h"
 #include "reports/text/text.h"

@@ -6,15 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <functional>
-#include <stdexcept>
 #include <utility>
 
-#include "bench/environment/child_output.h"
 #include "bench/run/sweep_control.h"
 #include "models/errors.h"
 #include "reports/json/consistency.h"
@@ -25,70 +20,6 @@ namespace {
 
 constexpr size_t most_errors = 100;
 constexpr std::chrono::seconds patience{5};  // of an end that was asked for
-
-// Closes the ends that nobody has taken.
-class Pipe {
- public:
-  Pipe() {
-    if (pipe2(ends_.data(), O_CLOEXEC) == 0) return;
-    throw std::runtime_error(std::string("no pipe to a job: ") + std::strerror(errno));
-  }
-  ~Pipe() {
-    for (const int end : ends_) {
-      if (end >= 0) close(end);
-    }
-  }
-  Pipe(const Pipe&) = delete;
-  Pipe& operator=(const Pipe&) = delete;
-
-  int read() const { return ends_[0]; }
-  int write() const { return ends_[1]; }
-  int take_read() { return std::exchange(ends_[0], -1); }
-  int take_write() { return std::exchange(ends_[1], -1); }
-
- private:
-  std::array<int, 2> ends_{};
-};
-
-std::vector<char*> pointers_to(const std::vector<std::string>& words) {
-  std::vector<char*> pointers;
-  for (const std::string& word : words) {
-    pointers.push_back(const_cast<char*>(word.c_str()));  // execvpe() does not write to them
-  }
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
-std::vector<std::string> environment_with(const std::vector<std::string>& changed) {
-  std::vector<std::string> variables = changed;
-  const auto name_of = [](const std::string& variable) {
-    return variable.substr(0, variable.find('='));
-  };
-  for (char** own = environ; *own != nullptr; ++own) {
-    const std::string name = name_of(*own);
-    const auto is_changed = [&](const std::string& other) { return name_of(other) == name; };
-    if (std::ranges::none_of(changed, is_changed)) variables.emplace_back(*own);
-  }
-  return variables;
-}
-
-[[noreturn]] void become(const std::vector<char*>& arguments, const std::vector<char*>& variables,
-                         int in, int out, int err, int failure, pid_t parent) {
-  setpgid(0, 0);  // Ctrl-C is for the sweep
-  end_with_parent(parent, SIGTERM);
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
-  std::signal(SIGPIPE, SIG_DFL);
-  std::signal(SIGXFSZ, SIG_DFL);
-  dup2(in, STDIN_FILENO);
-  dup2(out, STDOUT_FILENO);
-  dup2(err, STDERR_FILENO);
-  execvpe(arguments[0], arguments.data(), variables.data());
-  const int reason = errno;
-  [[maybe_unused]] const ssize_t told = write(failure, &reason, sizeof reason);
-  _exit(127);
-}
 
 // Takes the whole lines of `text`, of which those before `unread` have no end, out of it.
 void take_lines(std::string& text, size_t unread,
@@ -136,46 +67,33 @@ void require_run_of_job(const Report& report, bool some_will_do) {
 }  // namespace
 
 JobProcess::JobProcess(const std::vector<std::string>& command, const JobFolder* folder) {
-  const std::vector<std::string> environment =
-      environment_with(folder == nullptr ? std::vector<std::string>{} : folder->variables());
-  const std::vector<char*> arguments = pointers_to(command), variables = pointers_to(environment);
-  Pipe in, out, err, failure;
-  const pid_t parent = getpid();
-  pid_ = fork();
-  if (pid_ == 0) {
-    if (folder != nullptr) fcntl(folder->lifeline(), F_SETFD, 0);  // not closed by the exec
-    become(arguments, variables, in.read(), out.write(), err.write(), failure.write(), parent);
+  Pipe in, out, err;
+  ChildOptions options{.in = in.read.number(),
+                       .out = out.write.number(),
+                       .err = err.write.number(),
+                       .signal_at_our_end = SIGTERM};
+  if (folder != nullptr) {
+    options.variables = folder->variables();
+    options.kept = folder->lifeline();
+    last_report_file_ = folder->last_report();
   }
-  int reason = errno;
-  for (const int end : {in.take_read(), out.take_write(), err.take_write(), failure.take_write()}) {
-    close(end);
-  }
-  if (pid_ < 0 || read(failure.read(), &reason, sizeof reason) == sizeof reason) {
-    if (pid_ > 0) waitpid(pid_, nullptr, 0);
-    throw std::runtime_error(command.at(0) + " cannot be started: " + std::strerror(reason));
-  }
-  if (folder != nullptr) last_report_file_ = folder->last_report();
-  in_ = in.take_write();
-  out_ = out.take_read();
-  err_ = err.take_read();
-  fcntl(out_, F_SETFL, O_NONBLOCK);
-  fcntl(err_, F_SETFL, O_NONBLOCK);
+  pid_ = start_child(command, options);
+  in_ = std::move(in.write);
+  out_ = std::move(out.read);
+  err_ = std::move(err.read);
+  for (const int end : {this->out(), this->err()}) fcntl(end, F_SETFL, O_NONBLOCK);
 }
 
 JobProcess::~JobProcess() {
-  if (!ended()) {
-    kill(-pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
-  for (const int end : {in_, out_, err_}) close(end);
+  if (!ended()) kill_child(pid_);
 }
 
 void JobProcess::update() {
   int status = 0;
   const bool over = !ended() && waitpid(pid_, &status, WNOHANG) == pid_;
   // Errors first: where another rank failed, rank 0 may say what follows from that.
-  read_lines(err_, err_text_, [this](const std::string& line) { take_err(line); });
-  read_lines(out_, out_text_, [this](const std::string& line) { take_out(line); });
+  read_lines(err(), err_text_, [this](const std::string& line) { take_err(line); });
+  read_lines(out(), out_text_, [this](const std::string& line) { take_out(line); });
   if (over) {
     status_ = status;
     kill(-pid_, SIGKILL);  // processes that it may have left behind
@@ -252,7 +170,7 @@ void JobProcess::take_err(const std::string& line) {
 void JobProcess::order(const std::string& line) {
   const std::string text = line + "\n";
   // A job that is gone is found by update().
-  [[maybe_unused]] const ssize_t told = write(in_, text.data(), text.size());
+  [[maybe_unused]] const ssize_t told = write(in_.number(), text.data(), text.size());
 }
 
 void JobProcess::end() {

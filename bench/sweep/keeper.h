@@ -6,14 +6,16 @@
 #include <string>
 #include <vector>
 
+#include "bench/environment/child_process.h"
+
 namespace nearmetal {
 
 class Keeper {
  public:
   /// Starts `script` in a session of its own, so that no Ctrl-C reaches it, with these as "$1" and
   /// so on. Its standard input ends with this object, and with the process. Throws
-  /// std::runtime_error.
-  Keeper(const char* script, std::vector<std::string> arguments);
+  /// std::system_error.
+  Keeper(const char* script, const std::vector<std::string>& arguments);
   ~Keeper() { finish(); }
   Keeper(const Keeper&) = delete;
   Keeper& operator=(const Keeper&) = delete;
@@ -25,10 +27,10 @@ class Keeper {
   /// Ends it before it does anything.
   void dismiss();
   /// A process that inherits this keeps its standard input open, too.
-  int lifeline() const { return lifeline_; }
+  int lifeline() const { return lifeline_.number(); }
 
  private:
-  int lifeline_ = -1;
+  Descriptor lifeline_;
   pid_t pid_ = -1;
 };
 

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-#include "bench/environment/child_output.h"
+#include "bench/environment/child_process.h"
 #include "bench/sweep/executable.h"
 #include "bench/sweep/hosts_found.h"
 #include "bench/sweep/mig_found.h"

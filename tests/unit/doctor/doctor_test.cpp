@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "bench/doctor/diagnose.h"
-#include "bench/environment/child_output.h"
+#include "bench/environment/child_process.h"
 #include "tests/support/healthy_checkup.h"
 
 namespace nearmetal {
