@@ -180,7 +180,7 @@ class RankJob {
     const Gpu* gpu = gpus.empty() ? nullptr : &gpus[0];
     together(world_, [&] { require_expected(request_.expected, start.environment, gpu); });
     start.binding = bind_to_node(node_to_bind_to(device.config, gpu));
-    require_one_job(device, start.environment);
+    require_one_job(device, start);
     const ProcessClock& clock = context_.clock;
     start.set_up = {.clock = clock.clock(),
                     .start_seconds = clock.start_seconds(),
@@ -188,18 +188,21 @@ class RankJob {
     return start;
   }
 
-  void require_one_job(PreparedDevice& device, const Environment& environment) {
-    if (world_.size() == 1) return;
-    RunConfig common = device.config;
-    common.gpu = 0;  // of each rank its own
-    std::vector<RankFacts> ranks;
-    const RankFacts mine = facts_of(environment, device.info, config_sha256(common));
-    for (const std::string& bytes : world_.all_gather(to_bytes(mine))) {
-      ranks.push_back(rank_facts_from(bytes));
+  // The reports of all ranks, in order; collective.
+  std::vector<Report> gathered(const Report& mine) {
+    std::vector<Report> ranks;
+    for (const std::string& text : world_.all_gather(to_json(mine))) {
+      ranks.push_back(report_from_json(text));
     }
+    return ranks;
+  }
+
+  void require_one_job(PreparedDevice& device, const RankStart& start) {
+    if (world_.size() == 1) return;
+    const std::vector<Report> ranks = gathered(make_rank_report(request_, device, start, {}));
     const std::string reason = disagreement(ranks);
     if (!reason.empty()) throw JobFailure(reason, ExitCode::usage, world_.rank() > 0);
-    share_cpus(device.config, environment, ranks_on_same_cpus(ranks, world_.rank()));
+    share_cpus(device.config, start.environment, ranks_on_same_cpus(ranks, world_.rank()));
   }
 
   RankResult train(PreparedDevice& device, const KernelSource& kernels, RunSoFar& so_far) {

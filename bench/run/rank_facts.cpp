@@ -1,38 +1,62 @@
 #include "bench/run/rank_facts.h"
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
+#include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
-#include "bench/cli/build_info.h"
 #include "bench/environment/environment.h"
 #include "models/errors.h"
-#include "reports/files/sha256.h"
 #include "reports/json/json.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
 
-// The allowed CPUs in /proc/self/status, e.g. "0-15".
-std::string allowed_cpus() {
-  std::ifstream status("/proc/self/status");
-  const std::string name = "Cpus_allowed_list:";
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with(name)) return line.substr(line.find_first_not_of(" \t", name.size()));
+std::string name_of(std::span<const Report> ranks, size_t rank) {
+  return "rank " + std::to_string(rank) + " (" + ranks[rank].environments.at(0).host_name + ")";
+}
+
+// Name to what must be the same on every rank.
+std::map<std::string, std::string> common_facts(const Report& rank) {
+  std::map<std::string, std::string> facts = rank.environments.at(0).libraries;
+  facts["device"] = rank.arms.at(0).runs.at(0).device_name;
+  RunConfig config = rank.invocation.config;
+  config.gpu = 0;  // of each rank its own
+  facts["settings"] = config_sha256(config);
+  facts["nearmetal"] = rank.tool.version + " " + rank.tool.git_commit.value.value_or("");
+  facts["executable"] = rank.tool.build_id.value_or("not known");
+  return facts;
+}
+
+// The first fact in which a rank differs from rank 0; empty: none.
+std::string difference(std::span<const Report> ranks, size_t rank) {
+  const std::map<std::string, std::string> first = common_facts(ranks[0]);
+  const std::map<std::string, std::string> other = common_facts(ranks[rank]);
+  std::map<std::string, std::string> names = first;
+  names.insert(other.begin(), other.end());
+  const auto value_in = [](const std::map<std::string, std::string>& facts,
+                           const std::string& name) {
+    const auto found = facts.find(name);
+    return found == facts.end() ? "none" : found->second;
+  };
+  for (const auto& [name, unused] : names) {
+    if (value_in(first, name) == value_in(other, name)) continue;
+    return name_of(ranks, rank) + " differs from " + name_of(ranks, 0) + " in " + name + ": " +
+           value_in(other, name) + " against " + value_in(first, name);
   }
   return "";
 }
 
-std::string name_of(std::span<const RankFacts> ranks, size_t rank) {
-  return "rank " + std::to_string(rank) + " (" + ranks[rank].host_name + ")";
+// None: it computes on CPUs, or what tells its GPU is not known.
+std::optional<std::string> gpu_of(const Report& rank) {
+  const std::vector<Gpu>& gpus = rank.environments.at(0).gpus;
+  return gpus.empty() ? std::nullopt : gpus[0].uuid.value;
 }
 
-std::string value_of(const RankFacts& facts, const std::string& name) {
-  const auto found = facts.common.find(name);
-  return found == facts.common.end() ? "none" : found->second;
+std::string cpus_of(const Report& rank) {
+  return rank.arms.at(0).runs.at(0).ranks.at(0).binding.value().cpus;
 }
 
 using Links = std::vector<std::pair<std::string, Maybe<int64_t>>>;
@@ -149,78 +173,26 @@ class Expectations {
 
 }  // namespace
 
-RankFacts facts_of(const Environment& environment, const DeviceInfo& device,
-                   const std::string& config_sha256) {
-  RankFacts facts;
-  facts.host_name = environment.host_name;
-  facts.operating_system = operating_system_of(environment);
-  facts.cpus = allowed_cpus();
-  facts.gpu_uuid = device.uuid;
-  facts.common = device.libraries;
-  facts.common["device"] = device.name;
-  facts.common["settings"] = config_sha256;
-  const Tool tool = build_info();
-  facts.common["nearmetal"] = tool.version + " " + tool.git_commit.value.value_or("");
-  facts.common["executable"] = sha256(file_text("/proc/self/exe"));
-  return facts;
-}
-
-std::string to_bytes(const RankFacts& facts) {
-  std::string bytes;
-  const auto add = [&](const std::string& text) { bytes += text + '\0'; };
-  add(facts.host_name);
-  add(facts.operating_system);
-  add(facts.cpus);
-  add(facts.gpu_uuid);
-  for (const auto& [name, value] : facts.common) {
-    add(name);
-    add(value);
-  }
-  return bytes;
-}
-
-RankFacts rank_facts_from(const std::string& bytes) {
-  std::istringstream stream(bytes);
-  const auto next = [&] {
-    std::string text;
-    std::getline(stream, text, '\0');
-    return text;
-  };
-  RankFacts facts;
-  facts.host_name = next();
-  facts.operating_system = next();
-  facts.cpus = next();
-  facts.gpu_uuid = next();
-  while (stream.peek() != std::istringstream::traits_type::eof()) {
-    const std::string name = next();
-    facts.common[name] = next();
-  }
-  return facts;
-}
-
-std::string disagreement(std::span<const RankFacts> ranks) {
+std::string disagreement(std::span<const Report> ranks) {
   for (size_t i = 1; i < ranks.size(); ++i) {
-    std::map<std::string, std::string> names = ranks[0].common;
-    names.insert(ranks[i].common.begin(), ranks[i].common.end());
-    for (const auto& [name, unused] : names) {
-      const std::string first = value_of(ranks[0], name), other = value_of(ranks[i], name);
-      if (first == other) continue;
-      return name_of(ranks, i) + " differs from " + name_of(ranks, 0) + " in " + name + ": " +
-             other + " against " + first;
-    }
-    for (size_t j = 0; j < i; ++j) {
-      if (!ranks[i].gpu_uuid.empty() && ranks[i].gpu_uuid == ranks[j].gpu_uuid) {
-        return name_of(ranks, j) + " and " + name_of(ranks, i) + " are on the same GPU, " +
-               ranks[i].gpu_uuid + ": start one rank per GPU";
-      }
+    const std::string found = difference(ranks, i);
+    if (!found.empty()) return found;
+    const std::optional<std::string> gpu = gpu_of(ranks[i]);
+    for (size_t j = 0; gpu && j < i; ++j) {
+      if (gpu_of(ranks[j]) != gpu) continue;
+      return name_of(ranks, j) + " and " + name_of(ranks, i) + " are on the same GPU, " + *gpu +
+             ": start one rank per GPU";
     }
   }
   return "";
 }
 
-int64_t ranks_on_same_cpus(std::span<const RankFacts> ranks, int rank) {
-  return std::ranges::count_if(ranks, [&](const RankFacts& other) {
-    return other.operating_system == ranks[rank].operating_system && other.cpus == ranks[rank].cpus;
+int64_t ranks_on_same_cpus(std::span<const Report> ranks, int rank) {
+  const auto machine_of = [](const Report& one) {
+    return operating_system_of(one.environments.at(0));
+  };
+  return std::ranges::count_if(ranks, [&](const Report& other) {
+    return machine_of(other) == machine_of(ranks[rank]) && cpus_of(other) == cpus_of(ranks[rank]);
   });
 }
 
