@@ -15,9 +15,9 @@
 #include "bench/environment/binding.h"
 #include "bench/environment/environment.h"
 #include "bench/environment/gpu.h"
+#include "bench/run/defaults.h"
 #include "bench/run/last_report.h"
 #include "bench/run/prepare_device.h"
-#include "bench/run/probes_table.h"
 #include "bench/run/rank_facts.h"
 #include "bench/run/rank_report.h"
 #include "bench/run/rank_run.h"
@@ -117,30 +117,25 @@ class RankJob {
   }
 
   ExitCode run() {
-    std::optional<PreparedDevice> prepared;
-    together(world_, [&] {
-      prepared.emplace(
-          prepare_device(request_, context_, world_.local_rank(),
-                         [this](const RunConfig& config) { require_destination(config); }));
-    });
-    PreparedDevice& device = *prepared;
+    RankTask task{request_,
+                  context_,
+                  terminal_,
+                  world_,
+                  reporter_ ? &*reporter_ : nullptr,
+                  control_ ? &*control_ : nullptr,
+                  prepare()};
+    PreparedDevice& device = task.device;
     if (context_.asked_by) {
       for (const std::string& remark : context_.asked_by->remarks) terminal_.remark(remark);
     }
     terminal_.remark(device_remark(device));
-    RankStart start = start_on(device);
-    KernelSource kernels;
-    together(world_, [&] { kernels = find_kernel_choices(device.config, device.info); });
-    start.warnings = kernels.warnings;
-    RunSoFar so_far;
+    task.start = start_on(device);
+    together(world_, [&] { task.kernels = find_kernel_choices(device.config, device.info); });
+    task.start.warnings = task.kernels.warnings;
     std::optional<LastReport> last;
-    if (world_.rank() == 0 && (world_.size() > 1 || control_)) {
-      last.emplace(
-          LastReportTask{request_, device, start, so_far, context_.clock, context_.stop, terminal_},
-          destination_);
-    }
-    const RankResult result = train(device, kernels, so_far);
-    return publish_job(make_rank_report(request_, device, start, result), last);
+    if (world_.rank() == 0 && (world_.size() > 1 || control_)) last.emplace(task, destination_);
+    const RankResult result = train(task);
+    return publish_job(make_rank_report(request_, device, task.start, result), last);
   }
 
  private:
@@ -167,6 +162,16 @@ class RankJob {
       if (destination_.file) require_no_input(*destination_.file, files_read_by(config));
       require_writable(destination_);
     }
+  }
+
+  PreparedDevice prepare() {
+    std::optional<PreparedDevice> prepared;
+    together(world_, [&] {
+      prepared.emplace(
+          prepare_device(request_, context_, world_.local_rank(),
+                         [this](const RunConfig& config) { require_destination(config); }));
+    });
+    return *std::move(prepared);
   }
 
   // Binds this rank before anything of size is allocated, and most threads are started.
@@ -205,20 +210,14 @@ class RankJob {
     share_cpus(device.config, start.environment, ranks_on_same_cpus(ranks, world_.rank()));
   }
 
-  RankResult train(PreparedDevice& device, const KernelSource& kernels, RunSoFar& so_far) {
+  RankResult train(RankTask& task) {
     RankResult result;
-    std::unique_ptr<RankPipeline> pipeline;
     result.failure = failure_of(world_, [&] {
-      settle_cuts(device, kernels, world_, terminal_);
-      pipeline = join_pipeline(device, world_);
-      settle_batch(device, pipeline ? pipeline->part.graph : device.graph, kernels, world_,
-                   terminal_);
+      settle_cuts(task.device, task.kernels, world_, terminal_);
+      task.pipeline = join_pipeline(task.device, world_);
+      settle_batch(task.device, task.part(), task.kernels, world_, terminal_);
     });
-    if (result.failure) return result;
-    return run_rank({device.config, device.graph, device.backend, device.info, kernels,
-                     context_.clock, terminal_, context_.stop, world_, so_far,
-                     reporter_ ? &*reporter_ : nullptr, control_ ? &*control_ : nullptr,
-                     request_.sharing_jobs, request_.through_mps, pipeline.get()});
+    return result.failure ? result : run_rank(task);
   }
 
   // Rank 0 puts the ranks' parts together and writes the report; all end with the same exit code,

@@ -4,7 +4,6 @@
 #include <stdexcept>
 #include <vector>
 
-#include "bench/cli/defaults.h"
 #include "bench/cli/destination.h"
 #include "bench/commands/sweep.h"
 #include "bench/run/prepare_device.h"

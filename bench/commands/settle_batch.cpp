@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "bench/run/defaults.h"
 #include "bench/run/together.h"
 
 namespace nearmetal {

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "bench/run/defaults.h"
 #include "bench/run/together.h"
 #include "models/errors.h"
 #include "reports/text/text.h"

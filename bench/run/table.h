@@ -13,4 +13,7 @@ void print_summary(std::ostream& out, const Report& report, const Run& run, bool
 /// One line per kernel or primitive in the order of the step, then their sum and the roofline.
 void print_profile(std::ostream& out, const StepProfile& profile);
 
+/// The probes of a machine that were timed for --attribute, of one rank.
+void print_probes(std::ostream& out, const RankProbes& probed);
+
 }  // namespace nearmetal

@@ -4,8 +4,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "bench/cli/defaults.h"
 #include "bench/cli/parse_value.h"
+#include "bench/run/defaults.h"
 #include "bench/run/prepare_device.h"
 #include "bench/sweep/make_launch_plan.h"
 #include "reports/text/text.h"

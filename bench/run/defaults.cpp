@@ -1,8 +1,7 @@
-#include "bench/cli/defaults.h"
+#include "bench/run/defaults.h"
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <optional>
 #include <stdexcept>
 
@@ -13,45 +12,6 @@
 
 namespace nearmetal {
 namespace {
-
-namespace fs = std::filesystem;
-
-std::string first_word(const fs::path& path) {
-  std::string word;
-  std::ifstream(path) >> word;
-  return word;
-}
-
-bool is_gpu_node(const std::string& name) {
-  const std::string prefix = "nvidia";
-  return name == "nvidiactl" || (name.size() > prefix.size() && name.starts_with(prefix) &&
-                                 name.find_first_not_of("0123456789", prefix.size()) == name.npos);
-}
-
-// A display controller (PCI class 03) of NVIDIA (vendor 10de).
-bool is_nvidia_display(const fs::path& pci_device) {
-  return first_word(pci_device / "vendor") == "0x10de" &&
-         first_word(pci_device / "class").starts_with("0x03");
-}
-
-template <class Accept>
-std::optional<fs::path> find_in(const fs::path& folder, Accept accept) {
-  std::error_code ignored;  // a folder that is not there holds nothing
-  for (fs::directory_iterator entry(folder, ignored), end; entry != end; entry.increment(ignored)) {
-    if (accept(entry->path())) return entry->path();
-  }
-  return std::nullopt;
-}
-
-std::optional<fs::path> nvidia_trace(const fs::path& root) {
-  std::error_code ignored;
-  for (const char* path : {"proc/driver/nvidia/version", "dev/dxg"}) {
-    if (fs::exists(root / path, ignored)) return root / path;
-  }
-  const auto node =
-      find_in(root / "dev", [](const fs::path& path) { return is_gpu_node(path.filename()); });
-  return node ? node : find_in(root / "sys/bus/pci/devices", is_nvidia_display);
-}
 
 void require(bool holds, const std::string& otherwise) {
   if (!holds) throw std::invalid_argument(otherwise);
@@ -119,13 +79,6 @@ bool ends_branches_in_norms(const std::string& model) {
 }
 
 }  // namespace
-
-std::pair<Device, std::string> choose_device(Device asked, const fs::path& root) {
-  if (asked != Device::automatic) return {asked, "asked for"};
-  const auto trace = nvidia_trace(root);
-  if (!trace) return {Device::cpu, "no NVIDIA device or driver is visible"};
-  return {Device::cuda, "there is " + trace->string()};
-}
 
 void fill_defaults(RunConfig& config, Device device) {
   config.device = device;
