@@ -23,13 +23,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int not_started = 127;  // as shells say it
-constexpr size_t longest_text = 64 << 10;
+constexpr size_t longest_text = 64 << 20;
 constexpr std::chrono::milliseconds between_looks{5};
-
-Clock::time_point time_in(double seconds) {
-  return Clock::now() +
-         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-}
 
 std::vector<char*> pointers_to(const std::vector<std::string>& words) {
   std::vector<char*> pointers;
@@ -91,6 +86,14 @@ bool read_all(int from, Clock::time_point deadline, std::string& text) {
   }
 }
 
+// None: it still runs then.
+std::optional<int> status_until(Clock::time_point deadline, pid_t child) {
+  for (int status = 0;; std::this_thread::sleep_for(between_looks)) {
+    if (waitpid(child, &status, WNOHANG) == child) return status;
+    if (Clock::now() > deadline) return std::nullopt;
+  }
+}
+
 }  // namespace
 
 void Descriptor::close() {
@@ -125,14 +128,6 @@ pid_t start_child(const std::vector<std::string>& arguments, const ChildOptions&
   throw std::system_error(reason, std::generic_category(), arguments.at(0) + " cannot be started");
 }
 
-std::optional<int> wait_for_child(pid_t child, double seconds) {
-  const Clock::time_point deadline = time_in(seconds);
-  for (int status = 0;; std::this_thread::sleep_for(between_looks)) {
-    if (waitpid(child, &status, WNOHANG) == child) return status;
-    if (Clock::now() > deadline) return std::nullopt;
-  }
-}
-
 int wait_for_child(pid_t child) {
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
@@ -151,18 +146,19 @@ void end_with_parent(pid_t parent, int signal) {
 }
 
 // A child may close its output and go on, or leave it to another that does.
-ChildOutput run_child(const std::vector<std::string>& arguments, double seconds) try {
-  const Clock::time_point deadline = time_in(seconds);
-  ChildOutput output;
+ChildOutput run_child(const std::vector<std::string>& arguments, double seconds,
+                      ChildOptions options) try {
+  const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                           std::chrono::duration<double>(seconds));
   Pipe pipe;
-  const int out = pipe.write.number();
-  const pid_t child =
-      start_child(arguments, {.out = out, .err = out, .signal_at_our_end = SIGKILL});
+  options.out = pipe.write.number();
+  if (options.err < 0) options.err = options.out;
+  options.signal_at_our_end = SIGKILL;
+  const pid_t child = start_child(arguments, options);
   pipe.write.close();
+  ChildOutput output;
   std::optional<int> status;
-  if (read_all(pipe.read.number(), deadline, output.text)) {
-    status = wait_for_child(child, std::chrono::duration<double>(deadline - Clock::now()).count());
-  }
+  if (read_all(pipe.read.number(), deadline, output.text)) status = status_until(deadline, child);
   output.timed_out = !status;
   if (!status) {
     kill_child(child);
@@ -181,6 +177,30 @@ bool is_on_path(const std::string& program) {
     if (access((folder + "/" + program).c_str(), X_OK) == 0) return true;
   }
   return false;
+}
+
+Keeper::Keeper(const char* script, const std::vector<std::string>& arguments) {
+  Pipe input;
+  // Its commands, whatever PATH is. An empty element would be the current folder.
+  const std::string found = "PATH=\"${PATH:+$PATH:}/usr/bin:/bin\"\n";
+  std::vector<std::string> words = {"/bin/sh", "-c", found + script, "nearmetal-keeper"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  pid_ = start_child(words, {.in = input.read.number(), .own_session = true});
+  lifeline_ = std::move(input.write);
+}
+
+void Keeper::finish() {
+  lifeline_.close();
+  if (pid_ > 0) wait_for_child(std::exchange(pid_, -1));
+}
+
+void Keeper::leave() {
+  lifeline_.close();
+  pid_ = -1;
+}
+
+void Keeper::dismiss() {
+  if (pid_ > 0) kill_child(std::exchange(pid_, -1));
 }
 
 }  // namespace nearmetal

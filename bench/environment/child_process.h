@@ -48,8 +48,7 @@ struct ChildOptions {
 /// started: ...".
 pid_t start_child(const std::vector<std::string>& arguments, const ChildOptions& options = {});
 
-/// Its status, as waitpid() tells it, once it has ended; none where it still runs after `seconds`.
-std::optional<int> wait_for_child(pid_t child, double seconds);
+/// Its status, as waitpid() tells it, once it has ended.
 int wait_for_child(pid_t child);
 
 /// Kills a child with its whole process group and returns its status.
@@ -62,14 +61,40 @@ void end_with_parent(pid_t parent, int signal);
 struct ChildOutput {
   std::optional<int> exit_status;  // none: it did not start, was killed, or took too long
   bool timed_out = false;
-  std::string text;  // of both streams, at most 64 KiB
+  std::string text;  // at most 64 MiB
 };
 
-/// Runs a short command and takes what it prints. It has no input, and is killed with its whole
-/// process group after `seconds`.
-ChildOutput run_child(const std::vector<std::string>& arguments, double seconds);
+/// Runs a short command and takes what it prints, to both streams unless `options` have a place for
+/// its errors. It is killed with its whole process group after `seconds`.
+ChildOutput run_child(const std::vector<std::string>& arguments, double seconds,
+                      ChildOptions options = {});
 
 /// Whether there is a program of that name on PATH.
 bool is_on_path(const std::string& program);
+
+/// A shell that clears up after this process, however that ends.
+class Keeper {
+ public:
+  /// Starts `script` in a session of its own, so that no Ctrl-C reaches it, with these as "$1" and
+  /// so on. Its standard input ends with this object, and with the process. Throws
+  /// std::system_error.
+  Keeper(const char* script, const std::vector<std::string>& arguments);
+  ~Keeper() { finish(); }
+  Keeper(const Keeper&) = delete;
+  Keeper& operator=(const Keeper&) = delete;
+
+  /// Ends its standard input, and waits for what it does then.
+  void finish();
+  /// Ends its standard input; what it does then may outlast this process.
+  void leave();
+  /// Ends it before it does anything.
+  void dismiss();
+  /// A process that inherits this keeps its standard input open, too.
+  int lifeline() const { return lifeline_.number(); }
+
+ private:
+  Descriptor lifeline_;
+  pid_t pid_ = -1;
+};
 
 }  // namespace nearmetal

@@ -89,87 +89,55 @@ std::string rate_text(int64_t bits_per_second) {
   return shortest(1e-9 * static_cast<double>(bits_per_second), 4) + " Gbit/s";
 }
 
-class Expectations {
-  using enum FailureCode;
+// What a GPU is instead of what was expected of it, after "host NAME has"; empty: it is that.
+std::string other_name(const Gpu& gpu, const std::string& part) {
+  return gpu.name.find(part) != gpu.name.npos ? "" : "an " + gpu.name;
+}
 
- public:
-  Expectations(const Environment& environment, const Gpu* gpu)
-      : environment_(environment), gpu_(gpu) {}
+std::string other_uuid(const Gpu& gpu, const std::string& uuid) {
+  if (!gpu.uuid) return "a GPU that does not report its own: " + gpu.uuid.reason;
+  return *gpu.uuid == uuid ? "" : "given this rank " + *gpu.uuid;
+}
 
-  void gpu(const std::string& part) const {
-    const std::string& name = gpu_for(expect_gpu, part).name;
-    if (name.find(part) == name.npos) refuse(expect_gpu, part, "an " + name);
+std::string other_mig_device(const Gpu& gpu, const std::string& profile) {
+  if (!gpu.mig_profile) return "given this rank the whole of an " + gpu.name;
+  return *gpu.mig_profile == profile ? "" : "given this rank a MIG device " + *gpu.mig_profile;
+}
+
+std::string other_vgpu(const Gpu& gpu, const std::string& profile) {
+  if (!gpu.virtualisation) {
+    return "a GPU that may be a vGPU or not: " + gpu.virtualisation.reason;
   }
-
-  void uuid(const std::string& uuid) const {
-    const Maybe<std::string>& found = gpu_for(expect_uuid, uuid).uuid;
-    if (!found) refuse(expect_uuid, uuid, "a GPU that does not report its own: " + found.reason);
-    if (*found != uuid) refuse(expect_uuid, uuid, "given this rank " + *found);
+  if (*gpu.virtualisation != "vgpu") {
+    return "no vGPU but an " + gpu.name + " (virtualisation: " + *gpu.virtualisation + ")";
   }
+  if (!gpu.vgpu_profile) return "a vGPU, but " + gpu.vgpu_profile.reason;
+  return *gpu.vgpu_profile == profile ? "" : "a vGPU " + *gpu.vgpu_profile;
+}
 
-  void mig(const std::string& profile) const {
-    const Gpu& gpu = gpu_for(expect_mig, profile);
-    const Maybe<std::string>& found = gpu.mig_profile;
-    if (!found) refuse(expect_mig, profile, "given this rank the whole of an " + gpu.name);
-    if (*found != profile) refuse(expect_mig, profile, "given this rank a MIG device " + *found);
+std::string other_machine(const Virtualisation& found, MachineKind kind) {
+  const bool by_container = kind == MachineKind::container;
+  if (by_container ? !found.container : !found.machine) {
+    return "no sign of what it is: " +
+           (by_container ? found.container.reason : found.machine.reason);
   }
+  const std::string why = contradiction(kind, found);
+  return why.empty() ? "" : "signs of another: " + why;
+}
 
-  void vgpu(const std::string& profile) const {
-    const Gpu& gpu = gpu_for(expect_vgpu, profile);
-    if (!gpu.virtualisation) {
-      refuse(expect_vgpu, profile, "a GPU that may be a vGPU or not: " + gpu.virtualisation.reason);
-    }
-    if (*gpu.virtualisation != "vgpu") {
-      refuse(expect_vgpu, profile,
-             "no vGPU but an " + gpu.name + " (virtualisation: " + *gpu.virtualisation + ")");
-    }
-    if (!gpu.vgpu_profile) refuse(expect_vgpu, profile, "a vGPU, but " + gpu.vgpu_profile.reason);
-    if (*gpu.vgpu_profile != profile) refuse(expect_vgpu, profile, "a vGPU " + *gpu.vgpu_profile);
+std::string other_links(const Environment& environment, const ExpectedLink& wanted) {
+  std::vector<std::string> found;
+  bool all_known = true;
+  for (const auto& [name, rate] : links_of(environment, wanted.network)) {
+    if (rate.value == wanted.bits_per_second) return "";
+    all_known = all_known && rate;
+    found.push_back(name + " of " + (rate ? rate_text(*rate) : "unknown rate: " + rate.reason));
   }
-
-  void machine(MachineKind kind) const {
-    const Virtualisation& found = environment_.virtualisation;
-    const auto refuse_kind = [&](const std::string& why) {
-      refuse(expect_environment, to_string(kind), why);
-    };
-    const bool by_container = kind == MachineKind::container;
-    const std::string& unseen = by_container ? found.container.reason : found.machine.reason;
-    if (by_container ? !found.container : !found.machine) {
-      refuse_kind("no sign of what it is: " + unseen);
-    }
-    const std::string why = contradiction(kind, found);
-    if (!why.empty()) refuse_kind("signs of another: " + why);
-  }
-
-  void link(const ExpectedLink& wanted) const {
-    std::vector<std::string> found;
-    bool all_known = true;
-    for (const auto& [name, rate] : links_of(environment_, wanted.network)) {
-      if (rate.value == wanted.bits_per_second) return;
-      all_known = all_known && rate;
-      found.push_back(name + " of " + (rate ? rate_text(*rate) : "unknown rate: " + rate.reason));
-    }
-    const std::string which =
-        wanted.network ? "with an address in " + *wanted.network : std::string("that is up");
-    refuse(expect_link, wanted.text,
-           (found.empty() ? "no network interface " + which : joined(found)) +
-               (all_known ? "" : "; claim no link here, or take a device that reports its rate"));
-  }
-
- private:
-  [[noreturn]] void refuse(FailureCode code, const std::string& value,
-                           const std::string& why) const {
-    throw NotAsExpected(code, std::string("--") + to_string(code) + " " + value + ": host " +
-                                  environment_.host_name + " has " + why);
-  }
-  const Gpu& gpu_for(FailureCode code, const std::string& value) const {
-    if (gpu_ == nullptr) refuse(code, value, "none for this rank, which computes on CPUs");
-    return *gpu_;
-  }
-
-  const Environment& environment_;
-  const Gpu* gpu_;
-};
+  const std::string which =
+      wanted.network ? "with an address in " + *wanted.network : std::string("that is up");
+  return (found.empty() ? "no network interface " + which : joined(found)) +
+         (all_known ? "" : "; claim no link here, or take a device that reports its rate");
+}
 
 }  // namespace
 
@@ -197,13 +165,27 @@ int64_t ranks_on_same_cpus(std::span<const Report> ranks, int rank) {
 }
 
 void require_expected(const Expected& expected, const Environment& environment, const Gpu* gpu) {
-  const Expectations look(environment, gpu);
-  if (expected.gpu) look.gpu(*expected.gpu);
-  if (expected.uuid) look.uuid(*expected.uuid);
-  if (expected.mig) look.mig(*expected.mig);
-  if (expected.vgpu) look.vgpu(*expected.vgpu);
-  if (expected.environment) look.machine(*expected.environment);
-  if (expected.link) look.link(*expected.link);
+  const auto require = [&](FailureCode code, const std::string& value, const std::string& other) {
+    if (other.empty()) return;
+    throw NotAsExpected(code, std::string("--") + to_string(code) + " " + value + ": host " +
+                                  environment.host_name + " has " + other);
+  };
+  const auto require_gpu = [&](FailureCode code, const std::optional<std::string>& value,
+                               std::string (*other)(const Gpu&, const std::string&)) {
+    if (!value) return;
+    require(code, *value, gpu ? other(*gpu, *value) : "none for this rank, which computes on CPUs");
+  };
+  using enum FailureCode;
+  require_gpu(expect_gpu, expected.gpu, other_name);
+  require_gpu(expect_uuid, expected.uuid, other_uuid);
+  require_gpu(expect_mig, expected.mig, other_mig_device);
+  require_gpu(expect_vgpu, expected.vgpu, other_vgpu);
+  if (const auto kind = expected.environment) {
+    require(expect_environment, to_string(*kind), other_machine(environment.virtualisation, *kind));
+  }
+  if (const auto& link = expected.link) {
+    require(expect_link, link->text, other_links(environment, *link));
+  }
 }
 
 }  // namespace nearmetal

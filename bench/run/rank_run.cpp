@@ -133,14 +133,16 @@ void require_same_parameters(World& world, std::span<const float> parameters) {
                            " other initial parameters than rank 0: their libraries differ");
 }
 
+// The stages beside it wait for this one.
 std::unique_ptr<StageLinks> join_stages_beside(const RankTask& task) {
+  World& stages = *task.pipeline->stages;
+  const bool on_gpus = task.config().device == Device::cuda;
   std::vector<StageGroups> groups;
-  if (task.config().device == Device::cuda) {
-    groups = stage_groups(*task.pipeline->stages, set_up_nccl(task.world));
-  }
+  if (on_gpus) groups = stage_groups(stages, set_up_nccl(task.world));
+  const int gpu = static_cast<int>(task.config().gpu);
   std::unique_ptr<StageLinks> links;
   or_abort(task, "to join the stages beside it",
-           [&] { links = join_neighbours(task.config(), *task.pipeline, groups); });
+           [&] { links = join_stage_links(on_gpus, {.world = stages, .gpu = gpu}, groups); });
   return links;
 }
 

@@ -26,6 +26,10 @@ std::string flops(double per_second) {
                             : significant(1e-9 * per_second) + " GFLOP/s";
 }
 
+std::string rate(double amount, double seconds, double scale) {
+  return amount > 0 && seconds > 0 ? significant(scale * amount / seconds, 3) : "-";
+}
+
 // Two columns; colour for what matters.
 class Lines {
  public:
@@ -267,9 +271,6 @@ void print_profile(std::ostream& out, const StepProfile& profile) {
                    {"TFLOP/s", true, true},
                    {"GB/s", true, true},
                    {"implementation"}};
-  const auto rate = [](double amount, double seconds, double scale) {
-    return amount > 0 && seconds > 0 ? significant(scale * amount / seconds, 3) : std::string("-");
-  };
   const auto floor = [&](const ProfileEntry& entry) {
     if (!profile.roofline_seconds) return std::string("-");
     const Ceilings ceilings{*profile.copy_bytes_per_second, *profile.matrix_flops_per_second,
@@ -308,14 +309,10 @@ void print_probes(std::ostream& out, const RankProbes& probed) {
     return seconds ? significant(1e6 * *seconds) : std::string("-");
   };
   for (const ProbeTime& probe : probed.probes) {
-    const auto rate = [&](double amount, double scale) {
-      return probe.median_seconds && amount > 0
-                 ? significant(scale * amount / *probe.median_seconds, 3)
-                 : std::string("-");
-    };
+    const double seconds = probe.median_seconds.value.value_or(0);
     table.rows.push_back({probe.name, microseconds(probe.median_seconds),
                           microseconds(probe.mean_seconds), microseconds(probe.p99_seconds),
-                          rate(probe.bytes, 1e-9), rate(probe.flops, 1e-12),
+                          rate(probe.bytes, seconds, 1e-9), rate(probe.flops, seconds, 1e-12),
                           probe.median_seconds ? probe.work : probe.median_seconds.reason});
   }
   out << '\n';
