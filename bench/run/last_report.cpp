@@ -1,10 +1,8 @@
 #include "bench/run/last_report.h"
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
-#include <mutex>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -88,16 +86,10 @@ LastReport::LastReport(const RankTask& task, Destination destination)
       thread_([this](const std::stop_token& over) { wait_for_stop(over); }) {}
 
 void LastReport::wait_for_stop(const std::stop_token& over) {
-  std::mutex mutex;
-  std::unique_lock lock(mutex);
-  std::condition_variable_any changed;
-  const auto ends_within = [&](std::chrono::milliseconds period) {
-    return changed.wait_for(lock, over, period, [&] { return over.stop_requested(); });
-  };
   while (task_.context.stop == 0) {
-    if (ends_within(std::chrono::milliseconds(poll_milliseconds))) return;
+    if (ends_within(std::chrono::milliseconds(poll_milliseconds), over)) return;
   }
-  if (ends_within(patience)) return;
+  if (ends_within(patience, over)) return;
   const std::optional<Report> report = report_so_far(task_);
   if (report) write(*report);
 }

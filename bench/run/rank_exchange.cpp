@@ -148,8 +148,8 @@ std::vector<TriedAllReduce> choose(const RankTask& task, Program& program,
   return tried;
 }
 
-}  // namespace
-
+// Trains a few steps from `parameters` with buckets of each size, from small to large and back
+// again, since a GPU's clock moves meanwhile; of each size the faster of the two. Collective.
 std::vector<TriedBucket> try_buckets(World& world, Program& program, AllReduce& all_reduce,
                                      std::span<const float> parameters) {
   std::vector<TriedBucket> tried;
@@ -164,6 +164,7 @@ std::vector<TriedBucket> try_buckets(World& world, Program& program, AllReduce& 
   return tried;
 }
 
+// "4 MiB 25.1 ms, all at once 27.0 ms"
 std::string text_of(const std::vector<TriedBucket>& tried) {
   std::vector<std::string> texts;
   for (const TriedBucket& bucket : tried) {
@@ -173,6 +174,8 @@ std::string text_of(const std::vector<TriedBucket>& tried) {
   }
   return joined(texts);
 }
+
+}  // namespace
 
 std::vector<TriedAllReduce> try_all_reduces(World& world, Program& program,
                                             std::span<const Exchange> candidates,

@@ -33,14 +33,6 @@ Communication prepare_exchange(const RankTask& task, Program& program,
                                std::vector<Exchange>& candidates,
                                std::span<const float> parameters);
 
-/// Trains a few steps from `parameters` with buckets of each size, from small to large and back
-/// again, since a GPU's clock moves meanwhile; of each size the faster of the two. Collective.
-std::vector<TriedBucket> try_buckets(World& world, Program& program, AllReduce& all_reduce,
-                                     std::span<const float> parameters);
-
-/// "4 MiB 25.1 ms, all at once 27.0 ms"
-std::string text_of(const std::vector<TriedBucket>& tried);
-
 /// The length of a measurement in seconds, at least one step each.
 struct TryLength {
   double warm_up = 2;     // of the GPU, once

@@ -68,6 +68,12 @@ void require_run_of_job(const Report& report, bool some_will_do) {
   require_consistent_runs(report);
 }
 
+// Whether a rank that tells of this takes steps, and counts them.
+bool takes_steps(const Event& progress) {
+  const std::optional<RankPhase> phase = progress.phase;
+  return phase == RankPhase::warm_up || phase == RankPhase::window || phase == RankPhase::load;
+}
+
 // With the stage, and the step that comes after those that are done, counted from 0, where there
 // are such.
 std::string place_of(const Event& progress) {
@@ -288,11 +294,6 @@ double JobProcess::seconds_without_step() const {
     longest = std::max(longest, Clock::now() - last.stepped_at);
   }
   return std::chrono::duration<double>(longest).count();
-}
-
-bool takes_steps(const Event& progress) {
-  const std::optional<RankPhase> phase = progress.phase;
-  return phase == RankPhase::warm_up || phase == RankPhase::window || phase == RankPhase::load;
 }
 
 Failure failure_of_job(const JobProcess& job) {

@@ -17,9 +17,6 @@
 
 namespace nearmetal {
 
-/// Whether a rank that tells of this takes steps, and counts them.
-bool takes_steps(const Event& progress);
-
 /// The last progress that a rank told of.
 struct Heartbeat {
   Event progress;
