@@ -11,7 +11,6 @@
 #include "bench/cli/exit_status.h"
 #include "bench/commands/program.h"
 #include "bench/commands/run_repeats.h"
-#include "bench/commands/settle_batch.h"
 #include "bench/environment/binding.h"
 #include "bench/environment/environment.h"
 #include "bench/environment/gpu.h"
@@ -134,7 +133,7 @@ class RankJob {
     task.start.warnings = task.kernels.warnings;
     std::optional<LastReport> last;
     if (world_.rank() == 0 && (world_.size() > 1 || control_)) last.emplace(task, destination_);
-    const RankResult result = train(task);
+    const RankResult result = run_rank(task);
     return publish_job(make_rank_report(request_, device, task.start, result), last);
   }
 
@@ -208,16 +207,6 @@ class RankJob {
     const std::string reason = disagreement(ranks);
     if (!reason.empty()) throw JobFailure(reason, ExitCode::usage, world_.rank() > 0);
     share_cpus(device.config, start.environment, ranks_on_same_cpus(ranks, world_.rank()));
-  }
-
-  RankResult train(RankTask& task) {
-    RankResult result;
-    result.failure = failure_of(world_, [&] {
-      settle_cuts(task.device, task.kernels, world_, terminal_);
-      task.pipeline = join_pipeline(task.device, world_);
-      settle_batch(task.device, task.part(), task.kernels, world_, terminal_);
-    });
-    return result.failure ? result : run_rank(task);
   }
 
   // Rank 0 puts the ranks' parts together and writes the report; all end with the same exit code,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "bench/cli/build_info.h"
 #include "bench/environment/environment.h"
@@ -83,10 +84,6 @@ void warn_of_environment(const RunConfig& config, const Environment& environment
          counted(config.threads, "thread") + " share " +
              counted(usable_threads(environment), "CPU"));
   }
-}
-
-void append(const std::vector<Warning>& more, std::vector<Warning>& warnings) {
-  warnings.insert(warnings.end(), more.begin(), more.end());
 }
 
 Maybe<double> gradient_norm(const StepRecord& step, const RunConfig& config) {
@@ -400,9 +397,9 @@ Run run_of(const PreparedDevice& device, const RankStart& start, const RankResul
   run.device_name = device.info.name;
   run.device_reason = device.why;
   warn_of_environment(device.config, start.environment, run);
-  append(start.warnings, run.warnings);
+  std::ranges::copy(start.warnings, std::back_inserter(run.warnings));
   if (result.prepared) {
-    append(result.prepared->warnings, run.warnings);
+    std::ranges::copy(result.prepared->warnings, std::back_inserter(run.warnings));
     run.kernel_choices = result.prepared->kernel_choices;
     rank.kernel_choices_sha256 = kernel_choices_sha256(run.kernel_choices);
     rank.device_bytes = result.prepared->device_bytes;

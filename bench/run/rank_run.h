@@ -36,7 +36,7 @@ struct RankTask {
   World& world;
   ProgressReporter* reporter;  // null: no sweep started this job
   SweepControl* control;       // the same, or this is not its rank 0
-  PreparedDevice device;       // once the rank runs, nothing is left to settle
+  PreparedDevice device;
   RankStart start{};
   KernelSource kernels{};
   std::unique_ptr<RankPipeline> pipeline{};  // null: each rank has the whole network
@@ -55,8 +55,9 @@ struct RankTask {
   World& replicas() const { return pipeline ? *pipeline->replicas : world; }
 };
 
-/// Prepares, trains and checks as far as it gets. An error of the device in the middle of training
-/// ends the job where other ranks wait for this one's gradients. Throws as failure_of() does.
+/// Settles what is left open, prepares, trains and checks as far as it gets. An error of the device
+/// in the middle of training ends the job where other ranks wait for this one's gradients. Throws
+/// as failure_of() does.
 RankResult run_rank(RankTask& task);
 
 /// Why `work` failed, where the report says so: alone, or on all ranks by together(). Throws where
