@@ -13,6 +13,11 @@
 namespace nearmetal {
 namespace {
 
+// What was asked for of a run that does not train.
+std::string untrained_flag(const RunConfig& config) {
+  return config.inference ? "--inference" : "--forward-only";
+}
+
 void require(bool holds, const std::string& otherwise) {
   if (!holds) throw std::invalid_argument(otherwise);
 }
@@ -54,8 +59,7 @@ LossScale default_loss_scale(int64_t batch) {
 void check_pipeline(const RunConfig& config) {
   const bool staged = config.pipeline > 1;
   require(trains(config) || (!staged && config.micro_batches == 1),
-          std::string("--pipeline and --micro-batches train; leave them out with ") +
-              (config.inference ? "--inference" : "--forward-only"));
+          "--pipeline and --micro-batches train; leave them out with " + untrained_flag(config));
   require(config.accumulate == 1 || (!staged && config.micro_batches == 1),
           "--accumulate has its micro-batches on one device, --micro-batches through the stages of "
           "--pipeline; give one of them");
@@ -147,11 +151,9 @@ void check_settings(const Workload& workload) {
   require(!config.zero_init || !config.inference,
           "--zero-init gives inference layers of zeros; leave it out with --inference");
   require(trains(config) || !config.verify,
-          std::string("--verify trains; it cannot go with ") +
-              (config.inference ? "--inference" : "--forward-only"));
+          "--verify trains; it cannot go with " + untrained_flag(config));
   require(trains(config) || config.accumulate == 1,
-          std::string("--accumulate sums gradients; leave it out with ") +
-              (config.inference ? "--inference" : "--forward-only"));
+          "--accumulate sums gradients; leave it out with " + untrained_flag(config));
   require(has_fp16_gradients(config) ||
               (config.loss_scale->initial == 1 && !config.loss_scale->dynamic),
           "--loss-scale is for fp16, whose gradients vanish without it; leave it out");
@@ -178,8 +180,7 @@ std::vector<std::string> flags_without_effect(const Workload& workload, int worl
     if (!workload.is_given(setting.name)) continue;
     std::string why;
     if (setting.needs == Needs::training && !trains(config)) {
-      why = std::string("nothing is trained (") +
-            (config.inference ? "--inference" : "--forward-only") + ")";
+      why = "nothing is trained (" + untrained_flag(config) + ")";
     }
     if (setting.needs == Needs::exchange && !exchanges_gradients(config, world_size)) {
       why = world_size > 1 ? "ranks exchange no gradients" : "there is one rank";

@@ -381,8 +381,8 @@ Checks check(const RankTask& task, Program& program, AllReduce* all_reduce, Stag
   return checks;
 }
 
-}  // namespace
-
+// Why `work` failed, where the report says so: alone, or on all ranks by together(). Throws where
+// nothing was run because of a setting, and where one rank of several failed.
 std::optional<std::string> failure_of(const World& world, const std::function<void()>& work) {
   try {
     work();
@@ -397,6 +397,8 @@ std::optional<std::string> failure_of(const World& world, const std::function<vo
   }
   return std::nullopt;
 }
+
+}  // namespace
 
 void abort_job(const RankTask& task, const std::string& what, const std::string& why) {
   const int64_t rank = task.world.rank();

@@ -57,12 +57,8 @@ struct RankTask {
 
 /// Settles what is left open, prepares, trains and checks as far as it gets. An error of the device
 /// in the middle of training ends the job where other ranks wait for this one's gradients. Throws
-/// as failure_of() does.
+/// where nothing was run because of a setting, and where one rank of several failed.
 RankResult run_rank(RankTask& task);
-
-/// Why `work` failed, where the report says so: alone, or on all ranks by together(). Throws where
-/// nothing was run because of a setting, and where one rank of several failed.
-std::optional<std::string> failure_of(const World& world, const std::function<void()>& work);
 
 /// Ends the job: the other ranks wait for this one and would do so for ever.
 void abort_job(const RankTask& task, const std::string& what, const std::string& why);

@@ -31,10 +31,9 @@ TEST(ChildProcess, AChildWhoseParentHasEndedMeanwhileEnds) {
 // Whatever this process has open and holds back.
 TEST(ChildProcess, HasNoDescriptorsAndNoBlockedSignals) {
   const int open_here = dup(STDERR_FILENO);
-  sigset_t one, before;
-  sigemptyset(&one);
-  sigaddset(&one, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &one, &before);
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
   const ChildOutput told =
       run_child({"sh", "-c", "ls /proc/$$/fd | wc -l; grep SigBlk /proc/$$/status"}, 10);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -42,10 +41,16 @@ TEST(ChildProcess, HasNoDescriptorsAndNoBlockedSignals) {
   EXPECT_EQ(told.text, "3\nSigBlk:\t0000000000000000\n");
 }
 
-TEST(ChildProcess, ThatClosesItsOutputAndGoesOnIsNotWaitedForWithoutEnd) {
-  const ChildOutput slow = run_child({"sh", "-c", "exec >&- 2>&-; sleep 30"}, 0.2);
-  EXPECT_TRUE(slow.timed_out);
-  EXPECT_FALSE(slow.exit_status);
+TEST(ChildOutput, ReportsStatusTextAndTime) {
+  const ChildOutput said = run_child({"sh", "-c", "echo out; echo err >&2; exit 3"}, 10);
+  EXPECT_EQ(said.exit_status, 3);
+  EXPECT_EQ(said.text, "out\nerr\n");
+  EXPECT_FALSE(run_child({"nearmetal-no-such-program"}, 10).exit_status);
+  for (const char* script : {"sleep 30", "exec >&- 2>&-; sleep 30"}) {
+    const ChildOutput slow = run_child({"sh", "-c", script}, 0.2);
+    EXPECT_TRUE(slow.timed_out) << script;
+    EXPECT_FALSE(slow.exit_status);
+  }
 }
 
 }  // namespace
