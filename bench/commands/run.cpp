@@ -27,6 +27,7 @@
 #include "models/errors.h"
 #include "reports/document/metric.h"
 #include "reports/files/atomic_file.h"
+#include "reports/files/sha256.h"
 #include "reports/formats/pipeline_text.h"
 #include "reports/json/json.h"
 #include "reports/merge/merge.h"
@@ -192,18 +193,15 @@ class RankJob {
     return start;
   }
 
-  // The reports of all ranks, in order; collective.
-  std::vector<Report> gathered(const Report& mine) {
+  void require_one_job(PreparedDevice& device, const RankStart& start) {
+    if (world_.size() == 1) return;
+    Report mine = make_rank_report(request_, device, start, {});
+    std::optional<std::string>& build = mine.tool.build_id;
+    if (!build) build = sha256(file_text("/proc/self/exe"));  // the linker gave it none
     std::vector<Report> ranks;
     for (const std::string& text : world_.all_gather(to_json(mine))) {
       ranks.push_back(report_from_json(text));
     }
-    return ranks;
-  }
-
-  void require_one_job(PreparedDevice& device, const RankStart& start) {
-    if (world_.size() == 1) return;
-    const std::vector<Report> ranks = gathered(make_rank_report(request_, device, start, {}));
     const std::string reason = disagreement(ranks);
     if (!reason.empty()) throw JobFailure(reason, ExitCode::usage, world_.rank() > 0);
     share_cpus(device.config, start.environment, ranks_on_same_cpus(ranks, world_.rank()));
