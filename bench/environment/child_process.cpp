@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int not_started = 127;  // as shells say it
 constexpr size_t longest_text = 64 << 20;
-constexpr std::chrono::milliseconds between_looks{5};
+constexpr std::chrono::milliseconds between_looks{1};
 
 std::vector<char*> pointers_to(const std::vector<std::string>& words) {
   std::vector<char*> pointers;
