@@ -143,7 +143,7 @@ std::string other_links(const Environment& environment, const ExpectedLink& want
 
 std::string disagreement(std::span<const Report> ranks) {
   for (size_t i = 1; i < ranks.size(); ++i) {
-    const std::string found = difference(ranks, i);
+    std::string found = difference(ranks, i);
     if (!found.empty()) return found;
     const std::optional<std::string> gpu = gpu_of(ranks[i]);
     for (size_t j = 0; gpu && j < i; ++j) {
