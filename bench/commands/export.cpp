@@ -7,12 +7,12 @@
 #include <stdexcept>
 #include <vector>
 
-#include "bench/cli/defaults.h"
+#include "bench/run/defaults.h"
 #include "bench/cli/process.h"
 #include "bench/cli/run_request.h"
 #include "bench/commands/program.h"
+#include "bench/run/network.h"
 #include "bench/run/prepare_device.h"
-#include "bench/run/samples.h"
 #include "models/graph.h"
 #include "models/inference.h"
 #include "reports/files/atomic_file.h"

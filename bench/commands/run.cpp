@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/cli/defaults.h"
+#include "bench/run/defaults.h"
 #include "bench/cli/output.h"
 #include "bench/cli/process.h"
 #include "bench/commands/program.h"
@@ -35,6 +35,7 @@
 #include "reports/document/settings.h"
 #include "reports/files/atomic_file.h"
 #include "reports/formats/run_tables.h"
+#include "reports/files/sha256.h"
 #include "reports/json/json.h"
 #include "reports/merge/merge.h"
 
@@ -90,39 +91,6 @@ void publish(const Report& report, const Destination& destination,
   if (destination.file) terminal.remark("report: " + destination.file->string());
 }
 
-// --batch auto: a little below what fits, as other processes take memory meanwhile; no tensor of
-// 2^31 elements or more, as the fast convolution kernels do not index that far (batch 3,456 of
-// ResNet-50 in fp16 on an H200: 563 images/s; 2,624: 11,488); and a multiple of 32, as the tiles of
-// matrix units waste what is left over.
-int64_t comfortable_batch(int64_t largest, int64_t largest_indexed) {
-  const int64_t batch = std::min(largest - largest / 50, largest_indexed);
-  return batch >= 64 ? batch / 32 * 32 : batch;
-}
-
-// Takes what fits on every rank, where the batch is to be found (--batch auto); collective.
-// `graph`: what this rank computes. Throws std::runtime_error where not even one sample fits.
-void find_batch(PreparedDevice& device, const Graph& graph, const KernelSource& kernels,
-                World& world, const Terminal& terminal) {
-  RunConfig& config = device.config;
-  if (config.batch != largest_that_fits) return;
-  config.batch.reset();
-  RunConfig smallest = config;
-  smallest.batch = 1;
-  fill_defaults(smallest, device.config.device);
-  const ProgramOptions options = program_options(smallest, kernels, world.size(), world.rank());
-  int64_t largest = 0;
-  together(world, [&] { largest = device.backend.largest_batch(graph, options); });
-  largest = -maximum_of_ranks(world, -largest);  // every rank takes what fits on all
-  if (largest < 1) throw std::runtime_error("out of memory: not even a batch of 1 fits");
-  const int64_t indexed = std::max<int64_t>(
-      1, std::numeric_limits<int32_t>::max() / device.graph.largest_tensor_elements());
-  config.batch = comfortable_batch(largest, indexed);
-  fill_defaults(config, device.config.device);
-  terminal.remark("batches of up to " + std::to_string(largest) + " fit; taking " +
-                  std::to_string(*config.batch) +
-                  (indexed < largest ? ", as larger ones have tensors of 2^31 elements" : ""));
-}
-
 // The work of one rank for `run`.
 class RankJob {
  public:
@@ -143,30 +111,25 @@ class RankJob {
   }
 
   ExitCode run() {
-    std::optional<PreparedDevice> prepared;
-    together(world_, [&] {
-      prepared.emplace(
-          prepare_device(request_, context_, world_.local_rank(),
-                         [this](const RunConfig& config) { require_destination(config); }));
-    });
-    PreparedDevice& device = *prepared;
+    RankTask task{request_,
+                  context_,
+                  terminal_,
+                  world_,
+                  reporter_ ? &*reporter_ : nullptr,
+                  control_ ? &*control_ : nullptr,
+                  prepare()};
+    PreparedDevice& device = task.device;
     if (context_.asked_by) {
       for (const std::string& remark : context_.asked_by->remarks) terminal_.remark(remark);
     }
     terminal_.remark(device_remark(device));
-    RankStart start = start_on(device);
-    KernelSource kernels;
-    together(world_, [&] { kernels = find_kernel_choices(device.config, device.info); });
-    start.warnings = kernels.warnings;
-    RunSoFar so_far;
+    task.start = start_on(device);
+    together(world_, [&] { task.kernels = find_kernel_choices(device.config, device.info); });
+    task.start.warnings = task.kernels.warnings;
     std::optional<LastReport> last;
-    if (world_.rank() == 0 && (world_.size() > 1 || control_)) {
-      last.emplace(
-          LastReportTask{request_, device, start, so_far, context_.clock, context_.stop, terminal_},
-          destination_);
-    }
-    const RankResult result = train(device, kernels, so_far);
-    return publish_job(make_rank_report(request_, device, start, result), last);
+    if (world_.rank() == 0 && (world_.size() > 1 || control_)) last.emplace(task, destination_);
+    const RankResult result = run_rank(task);
+    return publish_job(make_rank_report(request_, device, task.start, result), last);
   }
 
  private:
@@ -195,6 +158,16 @@ class RankJob {
     }
   }
 
+  PreparedDevice prepare() {
+    std::optional<PreparedDevice> prepared;
+    together(world_, [&] {
+      prepared.emplace(
+          prepare_device(request_, context_, world_.local_rank(),
+                         [this](const RunConfig& config) { require_destination(config); }));
+    });
+    return *std::move(prepared);
+  }
+
   // Binds this rank before anything of size is allocated, and most threads are started.
   RankStart start_on(PreparedDevice& device) {
     RankStart start{.argv = context_.argv,
@@ -206,7 +179,7 @@ class RankJob {
     const Gpu* gpu = gpus.empty() ? nullptr : &gpus[0];
     together(world_, [&] { require_expected(request_.expected, start.environment, gpu); });
     start.binding = bind_to_node(node_to_bind_to(device.config, gpu));
-    require_one_job(device, start.environment);
+    require_one_job(device, start);
     const ProcessClock& clock = context_.clock;
     start.set_up = {.clock = clock.clock(),
                     .start_seconds = clock.start_seconds(),
@@ -214,34 +187,18 @@ class RankJob {
     return start;
   }
 
-  void require_one_job(PreparedDevice& device, const Environment& environment) {
+  void require_one_job(PreparedDevice& device, const RankStart& start) {
     if (world_.size() == 1) return;
-    RunConfig common = device.config;
-    common.gpu = 0;  // of each rank its own
-    std::vector<RankFacts> ranks;
-    const RankFacts mine = facts_of(environment, device.info, config_sha256(common));
-    for (const std::string& bytes : world_.all_gather(to_bytes(mine))) {
-      ranks.push_back(rank_facts_from(bytes));
+    Report mine = make_rank_report(request_, device, start, {});
+    std::optional<std::string>& build = mine.tool.build_id;
+    if (!build) build = sha256(file_text("/proc/self/exe"));  // the linker gave it none
+    std::vector<Report> ranks;
+    for (const std::string& text : world_.all_gather(to_json(mine))) {
+      ranks.push_back(report_from_json(text));
     }
     const std::string reason = disagreement(ranks);
     if (!reason.empty()) throw JobFailure(reason, ExitCode::usage, world_.rank() > 0);
-    share_cpus(device.config, environment, ranks_on_same_cpus(ranks, world_.rank()));
-  }
-
-  RankResult train(PreparedDevice& device, const KernelSource& kernels, RunSoFar& so_far) {
-    RankResult result;
-    std::unique_ptr<RankPipeline> pipeline;
-    result.failure = failure_of(world_, [&] {
-      settle_cuts(device, kernels, world_, terminal_);
-      pipeline = join_pipeline(device, world_);
-      find_batch(device, pipeline ? pipeline->part.graph : device.graph, kernels, world_,
-                 terminal_);
-    });
-    if (result.failure) return result;
-    return run_rank({device.config, device.graph, device.backend, device.info, kernels,
-                     context_.clock, terminal_, context_.stop, world_, so_far,
-                     reporter_ ? &*reporter_ : nullptr, control_ ? &*control_ : nullptr,
-                     request_.sharing_jobs, request_.through_mps, pipeline.get()});
+    share_cpus(device.config, start.environment, ranks_on_same_cpus(ranks, world_.rank()));
   }
 
   // Rank 0 puts the ranks' parts together and writes the report; all end with the same exit code,

@@ -7,7 +7,8 @@
 #include <span>
 #include <sstream>
 
-#include "bench/environment/child_output.h"
+#include "bench/environment/child_process.h"
+#include "bench/environment/environment.h"
 #include "bench/environment/system_files.h"
 #include "reports/text/text.h"
 

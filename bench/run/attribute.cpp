@@ -17,15 +17,22 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t quantum_length = 100'000;  // short beside the slices of a scheduler
+constexpr double quanta_seconds = 0.5;
+constexpr double probe_seconds = 0.1;    // of one probe, unless its fewest runs take longer
+constexpr double longest_seconds = 0.6;  // then one run must do
+constexpr size_t fewest_runs = 3;
+constexpr size_t most_runs = 200;
+constexpr int queued_steps = 5;
+
+double since(Clock::time_point begin, Clock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
 
 std::vector<double> quanta_of_a_thread(double seconds) {
   std::vector<double> found;
   found.reserve(static_cast<size_t>(seconds / 1e-5));
   volatile uint64_t value = 1;
   const Clock::time_point start = Clock::now();
-  const auto since = [](Clock::time_point begin, Clock::time_point end) {
-    return std::chrono::duration<double>(end - begin).count();
-  };
   for (Clock::time_point begin = start; since(start, begin) < seconds;) {
     value = multiply_in_a_chain(value, quantum_length);
     const Clock::time_point end = Clock::now();
@@ -34,15 +41,6 @@ std::vector<double> quanta_of_a_thread(double seconds) {
   }
   return found;
 }
-
-using Clock = std::chrono::steady_clock;
-
-constexpr double quanta_seconds = 0.5;
-constexpr double probe_seconds = 0.1;    // of one probe, unless its fewest runs take longer
-constexpr double longest_seconds = 0.6;  // then one run must do
-constexpr size_t fewest_runs = 3;
-constexpr size_t most_runs = 200;
-constexpr int queued_steps = 5;
 
 void leave_unknown(ProbeTime& time, const std::string& reason) {
   time.median_seconds = time.mean_seconds = time.p99_seconds = Unknown{reason};
@@ -110,7 +108,7 @@ ProbeTime time_queueing(Program& program) {
     program.enqueue_step();
     const Clock::time_point end = Clock::now();
     program.wait_step();
-    step_seconds.push_back(std::chrono::duration<double>(end - begin).count());
+    step_seconds.push_back(since(begin, end));
   }
   fill_times(time, step_seconds);
   return time;
@@ -125,11 +123,11 @@ ProbeTime time_named(const std::vector<Probe>& probes, const std::string& name) 
 
 // The time to the GPU of the next rank, where this rank sees it.
 ProbeTime time_peer(const RankTask& task, const std::vector<Probe>& probes) {
-  const int64_t gpus = task.backend.device_count();
+  const int64_t gpus = task.device.backend.device_count();
   ProbeTime time = unknown_time("", "this rank sees no other GPU");
   if (gpus > 1) {
-    time = time_named(probes, "p2p/" + std::to_string(task.config.gpu) + "to" +
-                                  std::to_string((task.config.gpu + 1) % gpus));
+    time = time_named(probes, "p2p/" + std::to_string(task.config().gpu) + "to" +
+                                  std::to_string((task.config().gpu + 1) % gpus));
   }
   time.name = "p2p/next";  // the same name on every rank
   return time;
@@ -156,18 +154,20 @@ double rate_of(const RankProbes& probed, const std::string& name, double ProbeTi
 }
 
 StepNeeds needs_of(const RankTask& task, Program& program, const RankProbes& probed) {
-  const RunConfig& config = task.config;
+  const RunConfig& config = task.config();
   StepNeeds needs;
   needs.launch =
       config.device == Device::cpu ? LaunchMode::call : config.launch.value_or(LaunchMode::graph);
   needs.input_pageable = config.input == Input::pageable;
   if (config.input != Input::device) {
-    needs.input_bytes = static_cast<double>(step_samples(config) * task.graph.image().elements() *
-                                            element_bytes(*config.precision));
+    needs.input_bytes =
+        static_cast<double>(step_samples(config) * task.device.graph.image().elements() *
+                            element_bytes(*config.precision));
   }
   const std::string product = std::string("product/") + to_string(*config.precision);
   const Ceilings ceilings{rate_of(probed, memory_probe, &ProbeTime::bytes),
-                          rate_of(probed, product, &ProbeTime::flops), task.device.cache_bytes};
+                          rate_of(probed, product, &ProbeTime::flops),
+                          task.device.info.cache_bytes};
   const std::vector<Probe> kernels = program.probes();
   needs.kernels = static_cast<int64_t>(kernels.size());
   needs.memory_seconds = needs.compute_seconds =
@@ -202,19 +202,19 @@ std::vector<std::vector<double>> time_quanta(int threads, double seconds) {
 RankProbes time_machine(const RankTask& task, Program& program) {
   maximum_of_ranks(task.world, 0);  // ranks share links and CPUs: all probe at the same time
   RankProbes probed;
-  probed.probes.push_back(time_cpus(computing_threads(task.config)));
-  const std::vector<Probe> probes = task.backend.probes(static_cast<int>(task.config.gpu));
-  for (const std::string& name : probe_names(task.config)) {
+  probed.probes.push_back(time_cpus(computing_threads(task.config())));
+  const std::vector<Probe> probes = task.device.backend.probes(static_cast<int>(task.config().gpu));
+  for (const std::string& name : probe_names(task.config())) {
     probed.probes.push_back(time_named(probes, name));
   }
-  if (task.config.device != Device::cpu) {
+  if (task.config().device != Device::cpu) {
     if (task.world.size() > 1) probed.probes.push_back(time_peer(task, probes));
     maximum_of_ranks(task.world, 0);
     probed.probes.push_back(
-        task.config.input == Input::pageable
+        task.config().input == Input::pageable
             ? unknown_time(queue_probe,
                            std::string("copying pageable ") +
-                               words_of(find_network(task.config.model).sample).plural +
+                               words_of(find_network(task.config().model).sample).plural +
                                " is part of it")
             : time_queueing(program));
   }

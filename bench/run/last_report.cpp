@@ -1,10 +1,8 @@
 #include "bench/run/last_report.h"
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
-#include <mutex>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -56,15 +54,15 @@ void tell_of_all_ranks(const RunConfig& config, Run& run) {
 }
 
 // None before the first step.
-std::optional<Report> report_so_far(const LastReportTask& task) {
+std::optional<Report> report_so_far(const RankTask& task) {
   if (!task.so_far.is_prepared) return std::nullopt;
   RankResult result;
   result.prepared = task.so_far.prepared;
   result.trained = result_so_far(task.so_far.progress);
   if (result.trained->steps.empty()) return std::nullopt;
-  result.first_step_end_seconds = task.clock.seconds_at(result.trained->first_step_end);
+  result.first_step_end_seconds = task.context.clock.seconds_at(result.trained->first_step_end);
   Report report = make_rank_report(task.request, task.device, task.start, result);
-  report.exit_code = static_cast<int>(exit_code_of_signal(task.stop));
+  report.exit_code = static_cast<int>(exit_code_of_signal(task.context.stop));
   tell_of_all_ranks(task.device.config, report.arms.at(0).runs.at(0));
   // The sweep needs the names of hosts to merge its jobs.
   const RunRequest& request = task.request;
@@ -82,22 +80,16 @@ Destination last_report_for_sweep() {
   return {.file = file, .replace = true};
 }
 
-LastReport::LastReport(const LastReportTask& task, Destination destination)
+LastReport::LastReport(const RankTask& task, Destination destination)
     : task_(task),
       destination_(std::move(destination)),
       thread_([this](const std::stop_token& over) { wait_for_stop(over); }) {}
 
 void LastReport::wait_for_stop(const std::stop_token& over) {
-  std::mutex mutex;
-  std::unique_lock lock(mutex);
-  std::condition_variable_any changed;
-  const auto ends_within = [&](std::chrono::milliseconds period) {
-    return changed.wait_for(lock, over, period, [&] { return over.stop_requested(); });
-  };
-  while (task_.stop == 0) {
-    if (ends_within(std::chrono::milliseconds(poll_milliseconds))) return;
+  while (task_.context.stop == 0) {
+    if (ends_within(std::chrono::milliseconds(poll_milliseconds), over)) return;
   }
-  if (ends_within(patience)) return;
+  if (ends_within(patience, over)) return;
   const std::optional<Report> report = report_so_far(task_);
   if (report) write(*report);
 }

@@ -1,8 +1,6 @@
 // The report of rank 0 on a job that is killed before all its ranks have reported.
 #pragma once
 
-#include <atomic>
-#include <optional>
 #include <thread>
 
 #include "bench/cli/output.h"
@@ -21,23 +19,13 @@ constexpr const char* last_report_variable = "NEARMETAL_LAST_REPORT";
 /// The file of the last report, where this process has it and its folder is there.
 Destination last_report_for_sweep();
 
-struct LastReportTask {
-  const RunRequest& request;
-  const PreparedDevice& device;
-  const RankStart& start;
-  const RunSoFar& so_far;
-  const ProcessClock& clock;
-  const std::atomic<int>& stop;
-  const Terminal& terminal;
-};
-
 /// A launcher that is told to end kills its ranks a second later (Open MPI), while a step, or what
 /// comes after the window, may take longer. Half a second after `stop` this writes, from a thread
 /// of its own, what this rank has measured until then: a partial report without the other ranks.
 class LastReport {
  public:
-  /// Everything that the task refers to must outlive it.
-  LastReport(const LastReportTask& task, Destination destination);
+  /// The task must outlive it.
+  LastReport(const RankTask& task, Destination destination);
 
   /// Where the report of all ranks goes, which is there now: in place of what was written here.
   Destination finish();
@@ -48,7 +36,7 @@ class LastReport {
   void wait_for_stop(const std::stop_token& over);
   void write(const Report& report);
 
-  const LastReportTask task_;
+  const RankTask& task_;
   Destination destination_;
   std::jthread thread_;
 };

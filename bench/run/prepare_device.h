@@ -1,67 +1,31 @@
-// The first steps of every command that computes: settle its settings, find its device and its
-// plans.
+// The first steps of every command that computes: settle its settings, find its device, and there
+// prepare its program.
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "bench/cli/command_line.h"
-#include "bench/cli/defaults.h"
+#include "bench/run/defaults.h"
 #include "bench/cli/run_request.h"
+#include "bench/run/kernel_source.h"
+#include "bench/run/network.h"
 #include "models/graph.h"
 #include "models/program.h"
 #include "reports/document/types.h"
 
 namespace nearmetal {
 
-struct KernelSource {
-  std::vector<KernelChoice> known;
-  bool pinned = false;            // exactly these
-  std::string cache;              // path, empty: none
-  std::string context;            // of the cache
-  std::vector<Warning> warnings;  // of a cache that cannot be used
-};
-
-/// The plans of the first run that has any. Throws InvalidReport, or std::invalid_argument where
-/// there is none.
-std::vector<KernelChoice> pinned_kernel_choices(const std::string& place);
-
-/// --plans REPORT pins those of its first run that has any; else those of the plan cache are taken,
-/// and config.plan_cache says which it is. Throws InvalidReport or std::invalid_argument for a
-/// report to pin.
-KernelSource find_kernel_choices(RunConfig& config, const DeviceInfo& device);
-
-/// The place (REPORT or REPORT#ARM) that --plans gets for a job of `config`. Among arms that did
-/// the same work it is the one of that name, else the first. Throws InvalidReport, or
-/// std::invalid_argument where none did, or where the batch is still to be found.
-std::string place_of_kernel_choices(const RunConfig& config, const std::string& arm);
-
-/// Keeps plans that are new. Warns of a cache that cannot be written, as the next run tunes again,
-/// and of kernels of this program that were refused.
-std::vector<Warning> keep_choices(const KernelSource& source,
-                                  const std::vector<KernelChoice>& choices);
-
-/// Warns of a job of several ranks in which kernels were timed on a GPU that cannot time them
-/// apart, as the rank that timed them is slower afterwards (docs/notes/step_speed.md).
-std::vector<Warning> warnings_of_timing(const KernelSource& source,
-                                        const std::vector<KernelChoice>& choices,
-                                        const DeviceInfo& device, int ranks);
-
-/// The network of a run, as it is trained.
-Graph trained_graph_of(const RunConfig& config);
-/// The network as it is trained or evaluated.
-Graph graph_of(const RunConfig& config);
-
-/// Names each cut in one way. Throws std::invalid_argument where the network cannot be built for
-/// images of this size, cannot be trained on such a batch of them, or has no such cuts.
-void settle_network(RunConfig& config);
-
-/// The parameters at the start. For inference those of a network that has not been trained are
-/// folded with expected_statistics().
-std::vector<float> start_parameters(const RunConfig& config);
+/// The device that was asked for, or for `automatic`: cuda where this machine shows an NVIDIA
+/// device or driver (device nodes, the kernel's driver, WSL, or a display controller of vendor 10de
+/// on the PCI bus), else cpu. Whether that driver works is not looked at: one that is broken must
+/// fail the run and not turn it into one on the CPU. Second: why, for people. `root` is the folder
+/// to look in, "/" but in tests.
+std::pair<Device, std::string> choose_device(Device asked, const std::filesystem::path& root = "/");
 
 struct PreparedDevice {
   RunConfig config;  // nothing left open but a batch to be found

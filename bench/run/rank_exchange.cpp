@@ -1,17 +1,57 @@
+#include "bench/run/rank_exchange.h"
+
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "bench/run/rank_run.h"
 #include "bench/run/together.h"
-#include "bench/run/try_exchanges.h"
 #include "comm/join_ranks.h"
 #include "comm/nccl.h"
 #include "models/errors.h"
+#include "reports/document/collectives.h"
+#include "reports/statistics/statistics.h"
 #include "reports/text/text.h"
-#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {
+
+constexpr int64_t sizes_mib[] = {0, 4, 8, 16, 32};
+constexpr double seconds_per_try = 0.5;
+constexpr double fewest_tried_steps = 2, most_tried_steps = 20;  // beside the first
+
+double step_seconds(Program& program) {
+  program.enqueue_step();
+  return program.wait_step().seconds;
+}
+
+double of_slowest_rank(World& world, double seconds) {
+  return 1e-9 * static_cast<double>(maximum_of_ranks(world, std::llround(1e9 * seconds)));
+}
+
+// The median of the slowest rank.
+double median_step_seconds(World& world, Program& program) {
+  const double first = step_seconds(program);
+  const int64_t steps = maximum_of_ranks(
+      world,
+      std::llround(std::clamp(seconds_per_try / first, fewest_tried_steps, most_tried_steps)));
+  std::vector<double> seconds;
+  for (int64_t i = 0; i < steps; ++i) seconds.push_back(step_seconds(program));
+  return of_slowest_rank(world, median(seconds));
+}
+
+// The time of a step, over so many that are queued as in the timed window.
+double median_of_steps(Program& program, int64_t steps) {
+  const int64_t ahead = program.max_steps_in_flight();
+  std::vector<double> seconds;
+  for (int64_t step = 0; step < steps + ahead; ++step) {
+    if (step >= ahead) seconds.push_back(program.wait_step().seconds);
+    if (step < steps) program.enqueue_step();
+  }
+  return median(seconds);
+}
+
+std::string milliseconds(double seconds) { return significant(1e3 * seconds) + " ms"; }
 
 // Loads what `collective` needs and returns NCCL's name of the group, empty where it does not sum.
 std::string make_group(const RankTask& task, const Collective& collective, const HostPlace& place) {
@@ -20,29 +60,29 @@ std::string make_group(const RankTask& task, const Collective& collective, const
     set_up_nccl(task.world);
     return "";
   }
-  Nccl& nccl = set_up_nccl(task.world, {.algorithm = task.config.nccl_algorithm,
-                                        .keep_log = task.config.launch == LaunchMode::graph});
+  Nccl& nccl = set_up_nccl(task.world, {.algorithm = task.config().nccl_algorithm,
+                                        .keep_log = task.config().launch == LaunchMode::graph});
   const bool each_host = collective.nccl == NcclGroup::each_host;
   return new_nccl_group(task.replicas(), nccl, each_host ? place.first_rank : 0);
 }
 
 std::string nccl_log(const RankTask& task) {
-  return task.config.device == Device::cuda ? load_nccl().log() : "";
+  return task.config().device == Device::cuda ? load_nccl().log() : "";
 }
 
 // Throws where they are not those that were asked for.
 Maybe<NcclChoices> checked_choices(const RankTask& task, const Exchange& exchange,
                                    size_t earlier_bytes_of_log) {
-  if (task.config.device != Device::cuda) return Unknown{"NCCL is for GPUs"};
+  if (task.config().device != Device::cuda) return Unknown{"NCCL is for GPUs"};
   if (exchange.collective->nccl == NcclGroup::none) return Unknown{exchange.collective->no_nccl};
   if (task.world.rank() > 0) return Unknown{"NCCL reports it to rank 0"};
-  if (task.config.launch != LaunchMode::graph)
+  if (task.config().launch != LaunchMode::graph)
     return Unknown{"known only for steps that are one graph"};
   const std::string log = nccl_log(task);
   Maybe<NcclChoices> choices =
       log.empty() ? Unknown{"no log of NCCL is kept: unset NCCL_DEBUG"}
                   : parse_nccl_log(log, earlier_bytes_of_log, exchange.collective->nccl_operations);
-  require_algorithm(choices, task.config.nccl_algorithm);
+  require_algorithm(choices, task.config().nccl_algorithm);
   return choices;
 }
 
@@ -50,8 +90,8 @@ Maybe<NcclChoices> checked_choices(const RankTask& task, const Exchange& exchang
 std::vector<const Collective*> collectives_to_join(const RankTask& task,
                                                    std::span<const RankHost> hosts) {
   const Collective& asked =
-      collective_for(task.config.all_reduce, task.config.device == Device::cuda);
-  if (task.config.all_reduce != AllReduceKind::automatic) {
+      collective_for(task.config().all_reduce, task.config().device == Device::cuda);
+  if (task.config().all_reduce != AllReduceKind::automatic) {
     together(task.world, [&] { require_hosts_for(asked, hosts); });
     return {&asked};
   }
@@ -83,7 +123,7 @@ Exchange join(const RankTask& task, const Collective& asked, std::span<const Ran
     joined.all_reduce = join_all_reduce(
         *collective, {.world = replicas,
                       .place = place,
-                      .gpu = static_cast<int>(task.config.gpu),
+                      .gpu = static_cast<int>(task.config().gpu),
                       .group = group,
                       .failed = [&task](const std::string& why) {
                         abort_job(task, "to sum gradients with the other hosts", why);
@@ -97,7 +137,7 @@ std::vector<TriedAllReduce> choose(const RankTask& task, Program& program,
                                    std::vector<Exchange>& candidates,
                                    std::span<const float> parameters) {
   task.terminal.remark("timing the ways to sum gradients (--all-reduce auto)");
-  const int64_t bucket_mib = task.config.bucket_mib.value_or(*RunConfig{}.bucket_mib);
+  const int64_t bucket_mib = task.config().bucket_mib.value_or(*RunConfig{}.bucket_mib);
   std::vector<TriedAllReduce> tried =
       try_all_reduces(task.world, program, candidates, bucket_mib << 20, parameters);
   const AllReduceKind taken = fastest(tried).all_reduce;
@@ -108,33 +148,73 @@ std::vector<TriedAllReduce> choose(const RankTask& task, Program& program,
   return tried;
 }
 
-}  // namespace
-
-void abort_job(const RankTask& task, const std::string& what, const std::string& why) {
-  const int64_t rank = task.world.rank();
-  const std::string stage = stage_text(task.config, rank);
-  const std::string text = "rank " + std::to_string(rank) + " (" + host_name() + ")" +
-                           (stage.empty() ? "" : ", " + stage + ",") + " failed " + what + ": " +
-                           why;
-  if (task.reporter != nullptr) {
-    task.reporter->tell(failure_event(JobFailure(text, ExitCode::run_failed, false)));
-  }
-  // In one piece, since a ProgressReporter may write to the same stream.
-  task.terminal.err << "nearmetal: " + printable(text) + "\n" << std::flush;
-  task.world.abort(static_cast<int>(ExitCode::run_failed));
+// Trains a few steps from `parameters` with buckets of each size, from small to large and back
+// again, since a GPU's clock moves meanwhile; of each size the faster of the two. Collective.
+std::vector<TriedBucket> try_buckets(World& world, Program& program, AllReduce& all_reduce,
+                                     std::span<const float> parameters) {
+  std::vector<TriedBucket> tried;
+  for (const int64_t size : sizes_mib) tried.push_back({size, INFINITY});
+  const auto attempt = [&](TriedBucket& bucket) {
+    program.exchange_gradients(all_reduce, bucket.bucket_mib << 20);
+    program.restart(parameters);
+    bucket.step_seconds = std::min(bucket.step_seconds, median_step_seconds(world, program));
+  };
+  std::ranges::for_each(tried, attempt);
+  std::for_each(tried.rbegin(), tried.rend(), attempt);
+  return tried;
 }
 
-void or_abort(const RankTask& task, const char* what, const std::function<void()>& work) {
-  if (task.world.size() == 1) return work();
-  try {
-    work();
-  } catch (const std::exception& error) {
-    abort_job(task, what, error.what());
+// "4 MiB 25.1 ms, all at once 27.0 ms"
+std::string text_of(const std::vector<TriedBucket>& tried) {
+  std::vector<std::string> texts;
+  for (const TriedBucket& bucket : tried) {
+    const std::string size =
+        bucket.bucket_mib == 0 ? "all at once" : std::to_string(bucket.bucket_mib) + " MiB";
+    texts.push_back(size + " " + milliseconds(bucket.step_seconds));
   }
+  return joined(texts);
+}
+
+}  // namespace
+
+std::vector<TriedAllReduce> try_all_reduces(World& world, Program& program,
+                                            std::span<const Exchange> candidates,
+                                            int64_t bucket_bytes, std::span<const float> parameters,
+                                            const TryLength& length) {
+  std::vector<TriedAllReduce> tried(candidates.size());
+  const auto steps_in = [&](double seconds, double step) {
+    return maximum_of_ranks(world, std::max<int64_t>(1, std::llround(seconds / step)));
+  };
+  double settling = length.warm_up + length.settling;
+  const auto take_turn = [&](size_t number) {
+    program.exchange_gradients(*candidates[number].all_reduce, bucket_bytes);
+    program.restart(parameters);
+    const double first = median_of_steps(program, 2);
+    median_of_steps(program, steps_in(settling, first));
+    settling = length.settling;
+    const double median = median_of_steps(program, steps_in(length.measured, first));
+    constexpr double turns = 2;
+    tried[number].all_reduce = candidates[number].collective->kind;
+    tried[number].step_seconds += of_slowest_rank(world, median) / turns;
+  };
+  for (size_t i = 0; i < candidates.size(); ++i) take_turn(i);
+  for (size_t i = candidates.size(); i-- > 0;) take_turn(i);
+  return tried;
+}
+
+std::string choice_text(const std::vector<TriedAllReduce>& tried) {
+  if (tried.empty()) return "";
+  const TriedAllReduce& taken = fastest(tried);
+  std::vector<std::string> others;
+  for (const TriedAllReduce& other : tried) {
+    if (&other != &taken) others.push_back(milliseconds(other.step_seconds));
+  }
+  return std::string("--all-reduce auto takes ") + collective_for(taken.all_reduce, true).title +
+         ": " + milliseconds(taken.step_seconds) + " instead of " + joined(others);
 }
 
 std::vector<Exchange> join_exchanges(const RankTask& task) {
-  if (!exchanges_gradients(task.config, task.world.size())) return {};
+  if (!exchanges_gradients(task.config(), task.world.size())) return {};
   const std::vector<RankHost> hosts = hosts_of_ranks(task.replicas());
   std::vector<Exchange> joined;
   for (const Collective* collective : collectives_to_join(task, hosts)) {
@@ -153,13 +233,13 @@ Communication prepare_exchange(const RankTask& task, Program& program,
       prepared.tried_all_reduces = choose(task, program, candidates, parameters);
     }
     AllReduce& all_reduce = *candidates.front().all_reduce;
-    if (!task.config.bucket_mib) {
+    if (!task.config().bucket_mib) {
       task.terminal.remark("trying sizes of buckets");
       prepared.tried = try_buckets(task.world, program, all_reduce, parameters);
       task.terminal.remark("step by size of bucket: " + text_of(prepared.tried));
     }
     prepared.bucket_mib =
-        task.config.bucket_mib ? *task.config.bucket_mib : fastest(prepared.tried).bucket_mib;
+        task.config().bucket_mib ? *task.config().bucket_mib : fastest(prepared.tried).bucket_mib;
     log_of_tries = nccl_log(task).size();
     program.exchange_gradients(all_reduce, prepared.bucket_mib << 20);
     // Only now does no step that is captured refer to the others.

@@ -1,7 +1,6 @@
 // The facts that the ranks of a job must agree in, and must find, before they start.
 #pragma once
 
-#include <map>
 #include <span>
 #include <string>
 
@@ -10,28 +9,12 @@
 
 namespace nearmetal {
 
-struct DeviceInfo;
-
-struct RankFacts {
-  std::string host_name;                      // for messages
-  std::string operating_system;               // as operating_system_of() tells them apart
-  std::string cpus;                           // allowed to the process, as in /proc/self/status
-  std::string gpu_uuid;                       // empty: none, or not known
-  std::map<std::string, std::string> common;  // name to what must be the same on every rank
-};
-
-/// `config_sha256`: of the settings, before a rank takes a GPU and threads of its own.
-RankFacts facts_of(const Environment& environment, const DeviceInfo& device,
-                   const std::string& config_sha256);
-
-std::string to_bytes(const RankFacts& facts);
-RankFacts rank_facts_from(const std::string& bytes);
-
-/// One line on what keeps these ranks, in order, from being one job; empty: nothing.
-std::string disagreement(std::span<const RankFacts> ranks);
+/// One line on what keeps these ranks, in order, from being one job; empty: nothing. Each is told
+/// by its own report, of a rank that has not prepared anything yet.
+std::string disagreement(std::span<const Report> ranks);
 
 /// How many ranks, this one among them, run on the same CPUs of the same host.
-int64_t ranks_on_same_cpus(std::span<const RankFacts> ranks, int rank);
+int64_t ranks_on_same_cpus(std::span<const Report> ranks, int rank);
 
 /// Throws NotAsExpected with the option and what is there instead. `gpu`: that of the rank, null on
 /// CPUs.

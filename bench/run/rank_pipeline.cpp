@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "bench/run/defaults.h"
 #include "bench/run/together.h"
 #include "models/errors.h"
 #include "reports/text/text.h"
@@ -15,6 +16,17 @@ constexpr int balance_repeats = 3;
 constexpr int boundary_repeats = 5;
 // The batch where it is still to be found.
 constexpr int64_t batch_for_balance = 32;
+
+// The seconds of each node of the graph in a profile, whose entries are named after nodes.
+std::vector<double> node_seconds(const Graph& graph, const Profile& profile) {
+  std::vector<double> seconds(graph.nodes().size());
+  for (const ProfileEntry& entry : profile.entries) {
+    const std::string name = entry.name.substr(0, entry.name.find_first_of(" ,"));
+    const auto found = std::ranges::find(graph.nodes(), name, &Node::name);
+    if (found != graph.nodes().end()) seconds[found - graph.nodes().begin()] += entry.seconds;
+  }
+  return seconds;
+}
 
 // The cuts by one micro-batch of the whole network.
 std::string measured_cuts(const PreparedDevice& device, const KernelSource& kernels) {
@@ -32,16 +44,6 @@ std::string measured_cuts(const PreparedDevice& device, const KernelSource& kern
 }
 
 }  // namespace
-
-std::vector<double> node_seconds(const Graph& graph, const Profile& profile) {
-  std::vector<double> seconds(graph.nodes().size());
-  for (const ProfileEntry& entry : profile.entries) {
-    const std::string name = entry.name.substr(0, entry.name.find_first_of(" ,"));
-    const auto found = std::ranges::find(graph.nodes(), name, &Node::name);
-    if (found != graph.nodes().end()) seconds[found - graph.nodes().begin()] += entry.seconds;
-  }
-  return seconds;
-}
 
 void settle_cuts(PreparedDevice& device, const KernelSource& kernels, World& world,
                  const Terminal& terminal) {
@@ -79,12 +81,6 @@ std::vector<StageGroups> stage_groups(World& stages, Nccl& nccl) {
     for (size_t i = 0; i < names.size(); ++i) groups[i].*which = names[i];
   }
   return groups;
-}
-
-std::unique_ptr<StageLinks> join_neighbours(const RunConfig& config, RankPipeline& pipeline,
-                                            std::span<const StageGroups> groups) {
-  return join_stage_links(config.device == Device::cuda,
-                          {.world = *pipeline.stages, .gpu = static_cast<int>(config.gpu)}, groups);
 }
 
 RankStage prepared_stage(const RankPipeline& pipeline, const Program& program) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "bench/cli/output.h"
@@ -28,18 +27,11 @@ struct RankPipeline {
 void settle_cuts(PreparedDevice& device, const KernelSource& kernels, World& world,
                  const Terminal& terminal);
 
-/// The seconds of each node of the graph in a profile, whose entries are named after nodes.
-std::vector<double> node_seconds(const Graph& graph, const Profile& profile);
-
 /// Where cuts are settled; collective. Null without a pipeline.
 std::unique_ptr<RankPipeline> join_pipeline(const PreparedDevice& device, World& world);
 
 /// NCCL's names of the groups of a replica's stages; collective over them.
 std::vector<StageGroups> stage_groups(World& stages, Nccl& nccl);
-
-/// Joins a rank to the stages beside it, which wait for one another. `groups`: empty on CPUs.
-std::unique_ptr<StageLinks> join_neighbours(const RunConfig& config, RankPipeline& pipeline,
-                                            std::span<const StageGroups> groups);
 
 /// The facts of a stage before it trains.
 RankStage prepared_stage(const RankPipeline& pipeline, const Program& program);

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "bench/cli/process.h"
 #include "bench/environment/environment.h"
-#include "bench/run/stage_report.h"
-#include "bench/run/window_warnings.h"
 #include "models/networks/registry.h"
+#include "models/pipeline_schedule.h"
 #include "models/probe.h"
 #include "reports/document/metric.h"
 #include "reports/json/json.h"
@@ -20,6 +20,13 @@ namespace nearmetal {
 namespace {
 
 constexpr double diverged_above = 10;  // times the loss of guessing, ln(classes)
+constexpr double clocks_may_differ_by = 0.02;
+constexpr double clock_noise_seconds = 0.005;  // of one look at the host's clock among others
+constexpr double may_be_late_by_steps = 2;     // of three in flight
+constexpr int64_t fewest_for_drift = 10;       // steps; among fewer, one outlier is a trend
+constexpr double stalled_above = 10;           // times the median step,
+constexpr double stalled_share = 0.01;         // and so much of the window
+constexpr double duration_may_differ_by = 0.1;
 
 void warn(Run& run, const std::string& code, const std::string& text,
           std::optional<Figure> figure = {}) {
@@ -79,10 +86,6 @@ void warn_of_environment(const RunConfig& config, const Environment& environment
   }
 }
 
-void append(const std::vector<Warning>& more, std::vector<Warning>& warnings) {
-  warnings.insert(warnings.end(), more.begin(), more.end());
-}
-
 Maybe<double> gradient_norm(const StepRecord& step, const RunConfig& config) {
   if (!trains(config)) return Unknown{"forward pass only"};
   if (!std::isfinite(step.gradient_norm))
@@ -116,6 +119,101 @@ Maybe<double> exposed_communication(const RunConfig& config, int64_t world_size,
   std::vector<double> exposed;
   for (const StepRecord& step : window) exposed.push_back(step.exposed_communication_seconds);
   return median(exposed);
+}
+
+void warn_of_warm_up(const WarmUp& warm_up, Run& run) {
+  if (warm_up.steady) return;
+  const std::string after =
+      " after " + counted(warm_up.steps, "warm-up step") + "; a longer --warmup may help";
+  if (warm_up.drift) {
+    const double halves = warm_up.halves_difference.value.value_or(0);
+    const double larger = std::abs(halves) > std::abs(*warm_up.drift) ? halves : *warm_up.drift;
+    return warn(run, "not_steady", "step times were not steady" + after,
+                Figure{larger, warm_up.limit, FigureUnit::share});
+  }
+  warn(run, "steadiness_unknown",
+       "the steadiness of step times is unknown" + after + " (" + warm_up.drift.reason + ")");
+}
+
+void warn_of_stall(std::span<const double> step_seconds, Run& run) {
+  const auto longest = std::ranges::max_element(step_seconds);
+  const double typical = median(step_seconds);
+  if (*longest <= stalled_above * typical) return;
+  if (*longest - typical <= stalled_share * run.window->seconds) return;
+  warn(run, "stall",
+       "step " + std::to_string(longest - step_seconds.begin()) + " of the window took " +
+           significant(*longest, 3) + " s, " + significant(*longest / typical, 3) +
+           " times the median: something held it up",
+       Figure{*longest / typical, stalled_above, FigureUnit::times});
+}
+
+// A window of whole steps cannot meet it better than by its longest.
+void warn_of_duration(const RunConfig& config, std::span<const double> step_seconds, Run& run) {
+  if (config.steps) return;
+  const double asked = config.duration_seconds;
+  const double off = std::abs(run.window->seconds - asked);
+  if (off <= std::max(duration_may_differ_by * asked, std::ranges::max(step_seconds))) return;
+  warn(run, "duration",
+       "the timed window took " + significant(run.window->seconds, 3) + " s instead of " +
+           significant(asked, 3) + " s (" + signed_percent(run.window->seconds / asked - 1, 1) +
+           "): steps became " + (run.window->seconds < asked ? "faster" : "slower") +
+           " than those of the warm-up",
+       Figure{run.window->seconds / asked - 1, duration_may_differ_by, FigureUnit::share});
+}
+
+// A driver whose queue is full holds up the call that queues a step until those before it are
+// through, so that the host sees the window begin late; it ends with nothing left to queue.
+void warn_of_clocks(const Rank& rank, std::span<const double> step_seconds, Run& run) {
+  const double seconds = run.window->seconds;
+  const double difference = *rank.host_window_seconds - seconds;
+  double allowed = std::max(clock_noise_seconds, clocks_may_differ_by * seconds);
+  if (difference < 0) {
+    allowed = std::max(allowed, may_be_late_by_steps * std::ranges::max(step_seconds));
+  }
+  if (std::abs(difference) <= allowed) return;
+  warn(run, "clocks_differ",
+       "the host's clock differs from the sum of the window's steps by " +
+           percent(difference / seconds, 2),
+       Figure{difference / seconds, allowed / seconds, FigureUnit::share});
+}
+
+void warn_of_drift(const WarmUp& warm_up, std::span<const double> step_seconds, Run& run) {
+  const double change = relative_change(step_seconds).value_or(0);
+  if (run.window->steps >= fewest_for_drift && std::abs(change) > warm_up.limit) {
+    warn(run, "drift", "step times changed by " + percent(change, 2) + " over the timed window",
+         Figure{change, warm_up.limit, FigureUnit::share});
+  }
+}
+
+// Such as a ring over several hosts waits for; counted of the whole host.
+void warn_of_network(const Rank& rank, Run& run) {
+  if (!rank.monitoring) return;
+  std::vector<std::string> ports;
+  int64_t errors = 0;
+  for (const RdmaTraffic& traffic : rank.monitoring->rdma_traffic) {
+    if (traffic.errors.value.value_or(0) == 0) continue;
+    errors += *traffic.errors;
+    ports.push_back(std::to_string(*traffic.errors) + " at " + traffic.rdma_device + " port " +
+                    std::to_string(traffic.port));
+  }
+  if (ports.empty()) return;
+  warn(run, "rdma_errors",
+       "errors of the link, or packets lost, repeated or out of order in the window: " +
+           joined(ports),
+       Figure{static_cast<double>(errors), 0, FigureUnit::count});
+}
+
+// The warnings that a reader of a timed window needs before its figures are believed. The window of
+// the run is filled, as is the step time of the rank.
+void warn_of_window(const RunConfig& config, const TrainerResult& result, const Rank& rank,
+                    Run& run) {
+  const auto step_seconds = std::span(rank.step_seconds).subspan(result.window_first_step);
+  warn_of_warm_up(*result.warm_up, run);
+  warn_of_drift(*result.warm_up, step_seconds, run);
+  warn_of_clocks(rank, step_seconds, run);
+  warn_of_stall(step_seconds, run);
+  warn_of_network(rank, run);
+  if (result.complete()) warn_of_duration(config, step_seconds, run);
 }
 
 void fill_window(const PreparedDevice& device, const TrainerResult& result, Run& run, Rank& rank) {
@@ -219,6 +317,55 @@ void fill_checks(const PreparedDevice& device, const RankResult& result, Run& ru
   run.proof.sums_exact = sums_are_exact(checks);
 }
 
+// Means over the window.
+PipelineSeconds stage_seconds(std::span<const StepRecord> window) {
+  PipelineSeconds mean;
+  for (const StepRecord& step : window) {
+    mean.span += step.pipeline.span;
+    mean.forward += step.pipeline.forward;
+    mean.backward += step.pipeline.backward;
+    mean.waiting += step.pipeline.waiting;
+    mean.sending += step.pipeline.sending;
+  }
+  for (double* part : {&mean.span, &mean.forward, &mean.backward, &mean.waiting, &mean.sending}) {
+    *part /= static_cast<double>(window.size());
+  }
+  return mean;
+}
+
+// The bubble, which is of all stages, is left open.
+void fill_stage(const RunConfig& config, const RankResult& result, Run& run, Rank& rank) {
+  if (!result.prepared || !result.prepared->stage) return;
+  run.pipeline = {.library = result.prepared->stage_library,
+                  .stages = config.pipeline,
+                  .replicas = replicas_of(config, run.world_size),
+                  .bubble = {}};
+  PipelineBubble& bubble = run.pipeline->bubble;
+  for (Maybe<double>* share :
+       {&bubble.measured, &bubble.simulated, &bubble.simulated_with_transfers}) {
+    *share = Unknown{"the run ended before"};
+  }
+  bubble.ideal =
+      ideal_bubble(static_cast<int>(config.pipeline), static_cast<int>(config.micro_batches));
+  RankStage& stage = rank.stage.emplace(*result.prepared->stage);
+  stage.seconds = Unknown{"the run ended before"};
+  stage.boundary_seconds = Unknown{"the run ended before"};
+  if (result.trained) {
+    const std::span window = steps_of_window(*result.trained);
+    if (!window.empty()) stage.seconds = stage_seconds(window);
+  }
+  if (result.checks.boundary_test) {
+    stage.boundary_seconds = result.checks.boundary_test->seconds;
+    stage.boundary_exact = result.checks.boundary_test->exact;
+  }
+  stage.marks = result.checks.marks;
+  const double begin = stage.marks.empty() ? 0 : stage.marks.front().begin_seconds;
+  for (TaskMark& mark : stage.marks) {
+    mark.begin_seconds -= begin;
+    mark.end_seconds -= begin;
+  }
+}
+
 Rank unmeasured_rank(const RankStart& start, const Unknown& why) {
   Rank rank;
   rank.rank = start.rank;
@@ -250,9 +397,9 @@ Run run_of(const PreparedDevice& device, const RankStart& start, const RankResul
   run.device_name = device.info.name;
   run.device_reason = device.why;
   warn_of_environment(device.config, start.environment, run);
-  append(start.warnings, run.warnings);
+  std::ranges::copy(start.warnings, std::back_inserter(run.warnings));
   if (result.prepared) {
-    append(result.prepared->warnings, run.warnings);
+    std::ranges::copy(result.prepared->warnings, std::back_inserter(run.warnings));
     run.kernel_choices = result.prepared->kernel_choices;
     rank.kernel_choices_sha256 = kernel_choices_sha256(run.kernel_choices);
     rank.device_bytes = result.prepared->device_bytes;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -17,9 +18,8 @@
 #include "bench/environment/gpu.h"
 #include "bench/monitor/monitor.h"
 #include "bench/run/attribute.h"
-#include "bench/run/check_inference.h"
-#include "bench/run/rank_kernels.h"
-#include "bench/run/samples.h"
+#include "bench/run/defaults.h"
+#include "bench/run/rank_exchange.h"
 #include "bench/run/together.h"
 #include "bench/run/trainer.h"
 #include "models/errors.h"
@@ -30,6 +30,7 @@
 #include "reports/files/sha256.h"
 #include "reports/json/kernel_cache.h"
 #include "reports/text/text.h"
+#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {
@@ -43,11 +44,104 @@ constexpr double verify_learning_rate_of_sgd = 0.01, verify_learning_rate_of_ada
 constexpr int profile_repeats = 10;
 constexpr int exchange_repeats = 5;
 
+constexpr int64_t most_latency_steps = 1000, fewest_latency_steps = 20;
+constexpr double latency_seconds = 5;
+
+std::string out_of_memory_text(const OutOfMemory& error) {
+  const auto gigabytes = [](int64_t bytes) {
+    return significant(1e-9 * static_cast<double>(bytes)) + " GB";
+  };
+  return "out of memory: " + gigabytes(error.needed_bytes) + " needed, " +
+         gigabytes(error.free_bytes) + " free; " +
+         (error.largest_batch_size > 0
+              ? "the largest batch that fits is " + std::to_string(error.largest_batch_size)
+              : std::string("not even a batch of 1 fits"));
+}
+
+// Does `work`. What OutOfMemory says is made readable, and a sweep is told by a code, as the report
+// has the text alone.
+void with_memory_hint(const RankTask& task, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const OutOfMemory& error) {
+    const OutOfMemory hint(out_of_memory_text(error), error.needed_bytes, error.free_bytes,
+                           error.largest_batch_size);
+    if (task.reporter != nullptr) task.reporter->tell(failure_event(hint));
+    throw hint;
+  }
+}
+
+// The choices of all ranks, each operation once, as the first rank chose it; collective.
+std::vector<KernelChoice> union_of_ranks(World& world, const std::vector<KernelChoice>& own) {
+  std::vector<KernelChoice> all;
+  for (const std::string& text : world.all_gather(kernel_choices_to_json(own))) {
+    for (KernelChoice& choice : kernel_choices_from_json(text)) {
+      if (std::ranges::find(all, choice.key, &KernelChoice::key) == all.end()) {
+        all.push_back(std::move(choice));
+      }
+    }
+  }
+  return all;
+}
+
+// GPUs are tuned on the ranks of the first replica; all take what they chose, since plans are part
+// of the work. Collective.
+KernelSource kernels_of_all(const RankTask& task) {
+  KernelSource kernels = task.kernels;
+  World& world = task.world;
+  if (task.config().device != Device::cuda || world.size() == 1) return kernels;
+  std::vector<KernelChoice> chosen;
+  together(world, [&] {
+    if (replica_of(task.config(), world.rank()) > 0) return;
+    const ProgramOptions options =
+        program_options(task.config(), kernels, world.size(), world.rank());
+    with_memory_hint(task,
+                     [&] { chosen = task.device.backend.choose_kernels(task.part(), options); });
+  });
+  kernels.known = union_of_ranks(world, chosen);
+  kernels.pinned = true;
+  return kernels;
+}
+
+// --batch auto: a little below what fits, as other processes take memory meanwhile; no tensor of
+// 2^31 elements or more, as the fast convolution kernels do not index that far (batch 3,456 of
+// ResNet-50 in fp16 on an H200: 563 images/s; 2,624: 11,488); and a multiple of 32, as the tiles of
+// matrix units waste what is left over.
+int64_t comfortable_batch(int64_t largest, int64_t largest_indexed) {
+  const int64_t batch = std::min(largest - largest / 50, largest_indexed);
+  return batch >= 64 ? batch / 32 * 32 : batch;
+}
+
+// Takes what fits on every rank, where the batch is to be found; collective. Throws
+// std::runtime_error where not even one sample fits.
+void settle_batch(RankTask& task) {
+  World& world = task.world;
+  RunConfig& config = task.device.config;
+  if (config.batch != largest_that_fits) return;
+  config.batch.reset();
+  RunConfig smallest = config;
+  smallest.batch = 1;
+  fill_defaults(smallest, config.device);
+  const ProgramOptions options =
+      program_options(smallest, task.kernels, world.size(), world.rank());
+  int64_t largest = 0;
+  together(world, [&] { largest = task.device.backend.largest_batch(task.part(), options); });
+  largest = -maximum_of_ranks(world, -largest);  // every rank takes what fits on all
+  if (largest < 1) throw std::runtime_error("out of memory: not even a batch of 1 fits");
+  const int64_t indexed = std::max<int64_t>(
+      1, std::numeric_limits<int32_t>::max() / task.device.graph.largest_tensor_elements());
+  config.batch = comfortable_batch(largest, indexed);
+  fill_defaults(config, config.device);
+  task.terminal.remark("batches of up to " + std::to_string(largest) + " fit; taking " +
+                       std::to_string(*config.batch) +
+                       (indexed < largest ? ", as larger ones have tensors of 2^31 elements" : ""));
+}
+
 std::unique_ptr<Program> prepare_together(const RankTask& task, const ProgramOptions& options,
                                           StageLinks* links) {
   std::unique_ptr<Program> program;
   together(task.world, [&] {
-    with_memory_hint(task, [&] { program = task.backend.prepare(task.part(), options); });
+    with_memory_hint(task, [&] { program = task.device.backend.prepare(task.part(), options); });
   });
   if (links != nullptr) {
     or_abort(task, "to join the stages beside it", [&] { program->connect_stages(*links); });
@@ -75,20 +169,22 @@ void require_same_parameters(World& world, std::span<const float> parameters) {
                            " other initial parameters than rank 0: their libraries differ");
 }
 
+// The stages beside it wait for this one.
 std::unique_ptr<StageLinks> join_stages_beside(const RankTask& task) {
+  World& stages = *task.pipeline->stages;
+  const bool on_gpus = task.config().device == Device::cuda;
   std::vector<StageGroups> groups;
-  if (task.config.device == Device::cuda) {
-    groups = stage_groups(*task.pipeline->stages, set_up_nccl(task.world));
-  }
+  if (on_gpus) groups = stage_groups(stages, set_up_nccl(task.world));
+  const int gpu = static_cast<int>(task.config().gpu);
   std::unique_ptr<StageLinks> links;
   or_abort(task, "to join the stages beside it",
-           [&] { links = join_neighbours(task.config, *task.pipeline, groups); });
+           [&] { links = join_stage_links(on_gpus, {.world = stages, .gpu = gpu}, groups); });
   return links;
 }
 
 // Gives the program its parameters and its exchange.
 Prepared start_from_seed(const RankTask& task, std::vector<Exchange>& exchanges, Program& program) {
-  const std::vector<float> all = start_parameters(task.config);
+  const std::vector<float> all = start_parameters(task.config());
   together(task.world, [&] { require_same_parameters(task.world, all); });
   const std::span<const float> parameters = task.own(all);
   Prepared prepared;
@@ -103,9 +199,9 @@ Prepared start_from_seed(const RankTask& task, std::vector<Exchange>& exchanges,
   }
   if (task.world.rank() == 0) {
     prepared.warnings = keep_choices(task.kernels, prepared.kernel_choices);
-    std::ranges::move(
-        warnings_of_timing(task.kernels, prepared.kernel_choices, task.device, task.world.size()),
-        std::back_inserter(prepared.warnings));
+    std::ranges::move(warnings_of_timing(task.kernels, prepared.kernel_choices, task.device.info,
+                                         task.world.size()),
+                      std::back_inserter(prepared.warnings));
   }
   prepared.device_bytes = program.device_bytes();
   return prepared;
@@ -117,42 +213,42 @@ bool on_all_cpus(const RunConfig& config) {
   return config.threads == 0 || (known && config.threads >= CPU_COUNT(&mask));
 }
 
-void train_with_progress(const RankTask& task, Program& program, RankResult& found) {
+void train_with_progress(RankTask& task, Program& program, RankResult& found) {
   TrainerProgress& progress = task.so_far.progress;
-  Monitor monitor({.hz = task.config.monitor_hz,
-                   .pci_id = task.device.pci_id,
-                   .mig_uuid = mig_uuid(task.device),
-                   .on_all_cpus = task.config.device == Device::cpu && on_all_cpus(task.config),
+  Monitor monitor({.hz = task.config().monitor_hz,
+                   .pci_id = task.device.info.pci_id,
+                   .mig_uuid = mig_uuid(task.device.info),
+                   .on_all_cpus = task.config().device == Device::cpu && on_all_cpus(task.config()),
                    .ranks_on_host = task.world.local_size(),
-                   .sharing_jobs = task.sharing_jobs,
-                   .through_mps = task.through_mps},
+                   .sharing_jobs = task.request.sharing_jobs,
+                   .through_mps = task.request.through_mps},
                   progress);
-  const int64_t samples = step_samples(task.config);
-  const SampleUnit sample = find_network(task.config.model).sample;
+  const int64_t samples = step_samples(task.config());
+  const SampleUnit sample = find_network(task.config().model).sample;
   std::jthread line;
   if (task.terminal.rewrites) line = show_progress(task.terminal, progress, samples, sample);
-  const TrainerOptions options = trainer_options(task.config);
+  const TrainerOptions options = trainer_options(task.config());
   const int world_size = task.world.size();
-  const auto ranks = make_consensus(task.world, in_step(task.config, world_size));
+  const auto ranks = make_consensus(task.world, in_step(task.config(), world_size));
   TrainerResult& result = found.trained.emplace();
   ProgressReporter::Following following;
   if (task.reporter != nullptr) {
     following =
-        task.reporter->follow(progress, samples * replicas_of(task.config, world_size), sample);
+        task.reporter->follow(progress, samples * replicas_of(task.config(), world_size), sample);
   }
   if (task.control != nullptr) {
     const auto controlled = make_controlled(*ranks, *task.control);
-    result = train(program, options, *controlled, task.stop, progress);
+    result = train(program, options, *controlled, task.context.stop, progress);
   } else {
-    result = train(program, options, *ranks, task.stop, progress);
+    result = train(program, options, *ranks, task.context.stop, progress);
   }
   if (!result.failure.empty() && task.reporter != nullptr) task.reporter->stay();
   following.reset();
   const auto window = window_of(result, samples);
   found.monitoring = monitor.stop(
-      window ? Maybe(throughput_of(*window) / static_cast<double>(task.config.pipeline))
+      window ? Maybe(throughput_of(*window) / static_cast<double>(task.config().pipeline))
              : Unknown{"the window did not open"});
-  found.first_step_end_seconds = task.clock.seconds_at(result.first_step_end);
+  found.first_step_end_seconds = task.context.clock.seconds_at(result.first_step_end);
   if (!result.failure.empty() && world_size > 1) {
     const std::string phase = result.warm_up ? "the window" : "the warm-up";
     abort_job(task, "in " + phase + ", step " + std::to_string(result.steps.size()),
@@ -167,8 +263,8 @@ void train_with_progress(const RankTask& task, Program& program, RankResult& fou
 // reached in 60 steps, or a loss was not finite. None: a stop ended it, of all ranks at one step
 // where they wait for one another's gradients.
 std::optional<Verify> verify_learning(const RankTask& task, Program& program) {
-  const Graph& graph = task.graph;
-  const RunConfig& config = task.config;
+  const Graph& graph = task.device.graph;
+  const RunConfig& config = task.config();
   const auto seed = static_cast<uint64_t>(config.seed);
   Verify result;
   result.samples = std::min(most_verify_samples, *config.batch);
@@ -185,7 +281,7 @@ std::optional<Verify> verify_learning(const RankTask& task, Program& program) {
   if (in_step(config, task.world.size())) others = make_consensus(task.world, true);
   StepVote all;
   for (bool done = false;;) {
-    all = {.ready = done, .stop = task.stop != 0};
+    all = {.ready = done, .stop = task.context.stop != 0};
     if (others) all = others->agree(all);
     if (all.ready || all.stop) break;
     program.enqueue_step();
@@ -201,6 +297,52 @@ std::optional<Verify> verify_learning(const RankTask& task, Program& program) {
   return all.stop ? std::nullopt : std::optional(result);
 }
 
+// Takes steps one at a time, each from the call that queues it to its end as the host sees it. None
+// where `stop` ended it.
+std::optional<Latency> measure_latency(Program& program, const std::atomic<int>& stop) {
+  using Clock = std::chrono::steady_clock;
+  std::vector<double> seconds;
+  seconds.reserve(most_latency_steps);
+  const Clock::time_point start = Clock::now();
+  const auto goes_on = [&] {
+    const auto steps = std::ssize(seconds);
+    const double elapsed = std::chrono::duration<double>(Clock::now() - start).count();
+    return steps < fewest_latency_steps ||
+           (steps < most_latency_steps && elapsed < latency_seconds);
+  };
+  while (goes_on()) {
+    if (stop != 0) return std::nullopt;
+    const Clock::time_point begin = Clock::now();
+    program.enqueue_step();
+    program.wait_step();
+    seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+  return latency_of(seconds);
+}
+
+// Finite logits alone prove little: a network that lost its weights leaves the same value
+// everywhere.
+bool are_sound(const std::vector<float>& logits) {
+  return std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); }) &&
+         std::ranges::adjacent_find(logits, std::not_equal_to<>()) != logits.end();
+}
+
+// Fills `latency` and `outputs_finite`, of the last step; a stop that is not 0 ends it. Where
+// several jobs share the device it measures no latency.
+void check_inference(Program& program, int64_t sharing_jobs, const std::atomic<int>& stop,
+                     Checks& checks) {
+  checks.outputs_finite = are_sound(program.logits());
+  if (sharing_jobs > 1) {
+    checks.latency = Unknown{"jobs that run at once end before it could be measured"};
+    return;
+  }
+  if (const auto latency = measure_latency(program, stop)) {
+    checks.latency = *latency;
+  } else {
+    checks.interrupted = "the latency";
+  }
+}
+
 // The gradient and the parameters are lost.
 Checks check(const RankTask& task, Program& program, AllReduce* all_reduce, StageLinks* links) {
   Checks checks;
@@ -214,23 +356,23 @@ Checks check(const RankTask& task, Program& program, AllReduce* all_reduce, Stag
       checks.marks = program.task_marks();
       checks.boundary_test = test_boundaries(*task.pipeline, *links, program);
     }
-    if (task.config.inference) {
-      check_inference(program, task.sharing_jobs, task.stop, checks);
+    if (task.config().inference) {
+      check_inference(program, task.request.sharing_jobs, task.context.stop, checks);
     }
-    if (task.config.profile) checks.profile = program.profile(profile_repeats);
-    if (task.config.attribute) {
+    if (task.config().profile) checks.profile = program.profile(profile_repeats);
+    if (task.config().attribute) {
       task.terminal.remark("timing this machine (--attribute)");
       checks.probes = time_machine(task, program);
     }
-    if (task.config.verify) {
-      if (task.stop == 0) task.terminal.remark("verifying that the network learns");
+    if (task.config().verify) {
+      if (task.context.stop == 0) task.terminal.remark("verifying that the network learns");
       checks.verify = verify_learning(task, program);
       if (!checks.verify) checks.interrupted = "--verify";
     }
     if (all_reduce != nullptr) checks.bucket_tests = all_reduce->test(exchange_repeats);
   } catch (const std::exception& error) {
     // The others are in what all do together, and would wait there for ever.
-    const bool others_wait = all_reduce != nullptr || links != nullptr || task.config.attribute;
+    const bool others_wait = all_reduce != nullptr || links != nullptr || task.config().attribute;
     if (task.world.size() > 1 && others_wait) {
       abort_job(task, "after the window", error.what());
     }
@@ -239,8 +381,8 @@ Checks check(const RankTask& task, Program& program, AllReduce* all_reduce, Stag
   return checks;
 }
 
-}  // namespace
-
+// Why `work` failed, where the report says so: alone, or on all ranks by together(). Throws where
+// nothing was run because of a setting, and where one rank of several failed.
 std::optional<std::string> failure_of(const World& world, const std::function<void()>& work) {
   try {
     work();
@@ -256,16 +398,44 @@ std::optional<std::string> failure_of(const World& world, const std::function<vo
   return std::nullopt;
 }
 
-RankResult run_rank(const RankTask& task) {
+}  // namespace
+
+void abort_job(const RankTask& task, const std::string& what, const std::string& why) {
+  const int64_t rank = task.world.rank();
+  const std::string stage = stage_text(task.config(), rank);
+  const std::string text = "rank " + std::to_string(rank) + " (" + host_name() + ")" +
+                           (stage.empty() ? "" : ", " + stage + ",") + " failed " + what + ": " +
+                           why;
+  if (task.reporter != nullptr) {
+    task.reporter->tell(failure_event(JobFailure(text, ExitCode::run_failed, false)));
+  }
+  // In one piece, since a ProgressReporter may write to the same stream.
+  task.terminal.err << "nearmetal: " + printable(text) + "\n" << std::flush;
+  task.world.abort(static_cast<int>(ExitCode::run_failed));
+}
+
+void or_abort(const RankTask& task, const char* what, const std::function<void()>& work) {
+  if (task.world.size() == 1) return work();
+  try {
+    work();
+  } catch (const std::exception& error) {
+    abort_job(task, what, error.what());
+  }
+}
+
+RankResult run_rank(RankTask& task) {
   RankResult result;
   result.failure = failure_of(task.world, [&] {
-    const double begin = task.clock.elapsed_seconds();
+    settle_cuts(task.device, task.kernels, task.world, task.terminal);
+    task.pipeline = join_pipeline(task.device, task.world);
+    settle_batch(task);
+    const double begin = task.context.clock.elapsed_seconds();
     // Outlives the program, which may still have work of it queued.
     std::vector<Exchange> exchanges = join_exchanges(task);
     std::unique_ptr<StageLinks> links;
     if (task.pipeline != nullptr) links = join_stages_beside(task);
     const ProgramOptions options =
-        program_options(task.config, kernels_of_all(task), task.world.size(), task.world.rank());
+        program_options(task.config(), kernels_of_all(task), task.world.size(), task.world.rank());
     const std::unique_ptr<Program> program = prepare_together(task, options, links.get());
     Prepared prepared = start_from_seed(task, exchanges, *program);
     if (links != nullptr) {
@@ -273,10 +443,10 @@ RankResult run_rank(const RankTask& task) {
       prepared.stage_library = links->library();
     }
     prepared.begin_seconds = begin;
-    prepared.end_seconds = task.clock.elapsed_seconds();
+    prepared.end_seconds = task.context.clock.elapsed_seconds();
     task.terminal.remark("prepared in " + significant(prepared.end_seconds - begin, 3) +
-                         " s: batch " + std::to_string(*task.config.batch) + " on " +
-                         task.device.name);
+                         " s: batch " + std::to_string(*task.config().batch) + " on " +
+                         task.device.info.name);
     task.so_far.prepared = prepared;
     task.so_far.is_prepared = true;
     result.prepared = std::move(prepared);

@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <cstdlib>
 #include <limits>
 
@@ -17,12 +18,6 @@ namespace {
 
 constexpr std::chrono::milliseconds redraw_period{250};
 constexpr std::chrono::milliseconds progress_period{500};
-
-// Waits; true as soon as the thread is told to end.
-bool ends_within(std::chrono::milliseconds period, const std::stop_token& over,
-                 std::condition_variable_any& changed, std::unique_lock<std::mutex>& lock) {
-  return changed.wait_for(lock, over, period, [&] { return over.stop_requested(); });
-}
 
 Event progress_event(const TrainerProgress* progress, int64_t samples_per_step, SampleUnit unit,
                      RankPhase phase_without) {
@@ -96,10 +91,7 @@ std::string progress_text(const TrainerProgress& progress, int64_t samples_per_s
 std::jthread show_progress(const Terminal& terminal, const TrainerProgress& progress,
                            int64_t samples_per_step, SampleUnit unit) {
   return std::jthread([&terminal, &progress, samples_per_step, unit](const std::stop_token& over) {
-    std::mutex mutex;
-    std::unique_lock lock(mutex);
-    std::condition_variable_any over_changed;
-    while (!ends_within(redraw_period, over, over_changed, lock)) {
+    while (!ends_within(redraw_period, over)) {
       terminal.show_progress(progress_text(progress, samples_per_step, unit));
     }
     terminal.clear_progress();
@@ -145,10 +137,17 @@ void ProgressReporter::tell(Event event) {
 }
 
 void ProgressReporter::tell_progress(const std::stop_token& over) {
-  std::unique_lock lock(mutex_);
   do {
+    const std::lock_guard lock(mutex_);
     tell(last_ ? *last_ : progress_event(progress_, samples_per_step_, unit_, phase_));
-  } while (!ends_within(progress_period, over, over_changed_, lock));
+  } while (!ends_within(progress_period, over));
+}
+
+bool ends_within(std::chrono::milliseconds period, const std::stop_token& over) {
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any told;
+  return told.wait_for(lock, over, period, [&] { return over.stop_requested(); });
 }
 
 double unix_seconds() {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -63,9 +63,11 @@ class ProgressReporter {
   SampleUnit unit_ = SampleUnit::image;
   RankPhase phase_ = RankPhase::set_up;  // while there is no progress
   std::optional<Event> last_;            // set where the run failed
-  std::condition_variable_any over_changed_;
   std::jthread thread_;
 };
+
+/// Waits that long, for a thread; true as soon as it is told to end.
+bool ends_within(std::chrono::milliseconds period, const std::stop_token& over);
 
 constexpr int poll_milliseconds = 50;  // between two looks at orders or answers
 

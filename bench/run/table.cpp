@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "bench/run/try_exchanges.h"
+#include "bench/run/rank_exchange.h"
 #include "models/probe.h"
 #include "reports/document/metric.h"
 #include "reports/document/run_config.h"
@@ -22,6 +22,10 @@ std::string gigabytes(double bytes) { return significant(1e-9 * bytes, 3) + " GB
 std::string flops(double per_second) {
   return per_second >= 1e12 ? significant(1e-12 * per_second) + " TFLOP/s"
                             : significant(1e-9 * per_second) + " GFLOP/s";
+}
+
+std::string rate(double amount, double seconds, double scale) {
+  return amount > 0 && seconds > 0 ? significant(scale * amount / seconds, 3) : "-";
 }
 
 // Two columns; colour for what matters.

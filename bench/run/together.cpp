@@ -147,11 +147,10 @@ std::string new_nccl_group(World& world, Nccl& nccl, int maker) {
 
 std::vector<RankHost> hosts_of_ranks(World& world) {
   const RankHost own = rank_host();
+  const std::vector<std::string> names = world.all_gather(own.name);
+  const std::vector<std::string> boot_ids = world.all_gather(own.boot_id);
   std::vector<RankHost> hosts;
-  for (const std::string& text : world.all_gather(own.name + '\0' + own.boot_id)) {
-    const size_t end = text.find('\0');
-    hosts.push_back({text.substr(0, end), text.substr(end + 1)});
-  }
+  for (size_t i = 0; i < names.size(); ++i) hosts.push_back({names[i], boot_ids[i]});
   return hosts;
 }
 

@@ -10,8 +10,8 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "bench/cli/defaults.h"
 #include "bench/cli/parse_value.h"
+#include "bench/run/prepare_device.h"
 #include "comm/layout/layout.h"
 #include "comm/layout/shell_text.h"
 #include "comm/world.h"

@@ -6,17 +6,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
+#include <charconv>
 #include <csignal>
-#include <cstring>
 #include <functional>
-#include <stdexcept>
 #include <utility>
 
-#include "bench/environment/child_output.h"
+#include "bench/cli/process.h"
 #include "bench/run/sweep_control.h"
 #include "models/errors.h"
+#include "reports/document/metric.h"
 #include "reports/json/consistency.h"
 #include "reports/json/report_files.h"
 
@@ -25,70 +23,7 @@ namespace {
 
 constexpr size_t most_errors = 100;
 constexpr std::chrono::seconds patience{5};  // of an end that was asked for
-
-// Closes the ends that nobody has taken.
-class Pipe {
- public:
-  Pipe() {
-    if (pipe2(ends_.data(), O_CLOEXEC) == 0) return;
-    throw std::runtime_error(std::string("no pipe to a job: ") + std::strerror(errno));
-  }
-  ~Pipe() {
-    for (const int end : ends_) {
-      if (end >= 0) close(end);
-    }
-  }
-  Pipe(const Pipe&) = delete;
-  Pipe& operator=(const Pipe&) = delete;
-
-  int read() const { return ends_[0]; }
-  int write() const { return ends_[1]; }
-  int take_read() { return std::exchange(ends_[0], -1); }
-  int take_write() { return std::exchange(ends_[1], -1); }
-
- private:
-  std::array<int, 2> ends_{};
-};
-
-std::vector<char*> pointers_to(const std::vector<std::string>& words) {
-  std::vector<char*> pointers;
-  for (const std::string& word : words) {
-    pointers.push_back(const_cast<char*>(word.c_str()));  // execvpe() does not write to them
-  }
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
-std::vector<std::string> environment_with(const std::vector<std::string>& changed) {
-  std::vector<std::string> variables = changed;
-  const auto name_of = [](const std::string& variable) {
-    return variable.substr(0, variable.find('='));
-  };
-  for (char** own = environ; *own != nullptr; ++own) {
-    const std::string name = name_of(*own);
-    const auto is_changed = [&](const std::string& other) { return name_of(other) == name; };
-    if (std::ranges::none_of(changed, is_changed)) variables.emplace_back(*own);
-  }
-  return variables;
-}
-
-[[noreturn]] void become(const std::vector<char*>& arguments, const std::vector<char*>& variables,
-                         int in, int out, int err, int failure, pid_t parent) {
-  setpgid(0, 0);  // Ctrl-C is for the sweep
-  end_with_parent(parent, SIGTERM);
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
-  std::signal(SIGPIPE, SIG_DFL);
-  std::signal(SIGXFSZ, SIG_DFL);
-  dup2(in, STDIN_FILENO);
-  dup2(out, STDOUT_FILENO);
-  dup2(err, STDERR_FILENO);
-  execvpe(arguments[0], arguments.data(), variables.data());
-  const int reason = errno;
-  [[maybe_unused]] const ssize_t told = write(failure, &reason, sizeof reason);
-  _exit(127);
-}
+constexpr double silence_seconds = 2;        // ranks tell of their progress twice a second
 
 // Takes the whole lines of `text`, of which those before `unread` have no end, out of it.
 void take_lines(std::string& text, size_t unread,
@@ -133,49 +68,114 @@ void require_run_of_job(const Report& report, bool some_will_do) {
   require_consistent_runs(report);
 }
 
+// Whether a rank that tells of this takes steps, and counts them.
+bool takes_steps(const Event& progress) {
+  const std::optional<RankPhase> phase = progress.phase;
+  return phase == RankPhase::warm_up || phase == RankPhase::window || phase == RankPhase::load;
+}
+
+// With the stage, and the step that comes after those that are done, counted from 0, where there
+// are such.
+std::string place_of(const Event& progress) {
+  if (!progress.phase) return "before it said anything";
+  return (progress.stage ? *progress.stage + ", " : "") + to_string(*progress.phase) +
+         (takes_steps(progress) ? ", step " + std::to_string(progress.steps) : "");
+}
+
+std::string place_of_rank(const JobProcess& job, int64_t rank) {
+  const auto known = job.heartbeats().find(rank);
+  return known == job.heartbeats().end() ? "before it said anything"
+                                         : place_of(known->second.progress);
+}
+
+// The number after "rank " in words of standard error; 0 where there is none.
+int64_t rank_in(const std::string& text) {
+  const std::string word = "rank ";
+  const size_t at = text.find(word);
+  int64_t rank = 0;
+  if (at != text.npos) {
+    std::from_chars(text.data() + at + word.size(), text.data() + text.size(), rank);
+  }
+  return rank;
+}
+
+// The message of mpirun about a process that a signal ended, which therefore sent no event: "mpirun
+// noticed that process rank 1 with PID 7 on node vm0 exited on signal 9", of Open MPI 5 in two
+// lines. The others fail because that process is gone, and may have said so before.
+std::optional<std::string> killed_process(const JobProcess& job) {
+  std::optional<std::string> message;
+  for (const std::string& line : job.errors()) {
+    if (message) return message->ends_with(" on") ? *message + " " + line : *message;
+    const size_t process = line.find("process rank ");
+    if (process != line.npos && line.find("noticed that") < process) message = line.substr(process);
+  }
+  return message;
+}
+
+// The first words of a process that died before it could send an event.
+std::optional<std::string> said_first(const JobProcess& job) {
+  const std::string own = "nearmetal: ";
+  for (const std::string& line : job.errors()) {
+    const bool remark = line.starts_with(own + "device");
+    if (line.starts_with(own) && !remark) return line.substr(own.size());
+  }
+  return std::nullopt;
+}
+
+// The last line of a launcher, or of ssh below it, before it sums up between lines of dashes; where
+// it says nothing before them, the first line after.
+std::optional<std::string> said_at_the_end(const JobProcess& job) {
+  std::optional<std::string> last;
+  bool summed_up = false;
+  for (const std::string& line : job.errors()) {
+    if (line.find_first_not_of(' ') == line.npos || line == stop_remark) continue;
+    const bool rule = line.find_first_not_of('-') == line.npos;
+    summed_up = summed_up || rule;
+    if (summed_up && last) break;
+    if (!rule) last = line.substr(line.find_first_not_of(' '));
+  }
+  return last;
+}
+
+// The words of a process before somebody kills it are no reason.
+std::string last_words(const JobProcess& job) {
+  if (job.was_killed()) return "it was killed";
+  std::optional<std::string> words = said_first(job);
+  if (!words) words = said_at_the_end(job);
+  const bool told_to_end = std::ranges::find(job.errors(), stop_remark) != job.errors().end();
+  return words.value_or(told_to_end ? "it was told to end" : "it said nothing");
+}
+
 }  // namespace
 
 JobProcess::JobProcess(const std::vector<std::string>& command, const JobFolder* folder) {
-  const std::vector<std::string> environment =
-      environment_with(folder == nullptr ? std::vector<std::string>{} : folder->variables());
-  const std::vector<char*> arguments = pointers_to(command), variables = pointers_to(environment);
-  Pipe in, out, err, failure;
-  const pid_t parent = getpid();
-  pid_ = fork();
-  if (pid_ == 0) {
-    if (folder != nullptr) fcntl(folder->lifeline(), F_SETFD, 0);  // not closed by the exec
-    become(arguments, variables, in.read(), out.write(), err.write(), failure.write(), parent);
+  Pipe in, out, err;
+  ChildOptions options{.in = in.read.number(),
+                       .out = out.write.number(),
+                       .err = err.write.number(),
+                       .signal_at_our_end = SIGTERM};
+  if (folder != nullptr) {
+    options.variables = folder->variables();
+    options.kept = folder->lifeline();
+    last_report_file_ = folder->last_report();
   }
-  int reason = errno;
-  for (const int end : {in.take_read(), out.take_write(), err.take_write(), failure.take_write()}) {
-    close(end);
-  }
-  if (pid_ < 0 || read(failure.read(), &reason, sizeof reason) == sizeof reason) {
-    if (pid_ > 0) waitpid(pid_, nullptr, 0);
-    throw std::runtime_error(command.at(0) + " cannot be started: " + std::strerror(reason));
-  }
-  if (folder != nullptr) last_report_file_ = folder->last_report();
-  in_ = in.take_write();
-  out_ = out.take_read();
-  err_ = err.take_read();
-  fcntl(out_, F_SETFL, O_NONBLOCK);
-  fcntl(err_, F_SETFL, O_NONBLOCK);
+  pid_ = start_child(command, options);
+  in_ = std::move(in.write);
+  out_ = std::move(out.read);
+  err_ = std::move(err.read);
+  for (const int end : {this->out(), this->err()}) fcntl(end, F_SETFL, O_NONBLOCK);
 }
 
 JobProcess::~JobProcess() {
-  if (!ended()) {
-    kill(-pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
-  for (const int end : {in_, out_, err_}) close(end);
+  if (!ended()) kill_child(pid_);
 }
 
 void JobProcess::update() {
   int status = 0;
   const bool over = !ended() && waitpid(pid_, &status, WNOHANG) == pid_;
   // Errors first: where another rank failed, rank 0 may say what follows from that.
-  read_lines(err_, err_text_, [this](const std::string& line) { take_err(line); });
-  read_lines(out_, out_text_, [this](const std::string& line) { take_out(line); });
+  read_lines(err(), err_text_, [this](const std::string& line) { take_err(line); });
+  read_lines(out(), out_text_, [this](const std::string& line) { take_out(line); });
   if (over) {
     status_ = status;
     kill(-pid_, SIGKILL);  // processes that it may have left behind
@@ -252,7 +252,7 @@ void JobProcess::take_err(const std::string& line) {
 void JobProcess::order(const std::string& line) {
   const std::string text = line + "\n";
   // A job that is gone is found by update().
-  [[maybe_unused]] const ssize_t told = write(in_, text.data(), text.size());
+  [[maybe_unused]] const ssize_t told = write(in_.number(), text.data(), text.size());
 }
 
 void JobProcess::end() {
@@ -296,9 +296,32 @@ double JobProcess::seconds_without_step() const {
   return std::chrono::duration<double>(longest).count();
 }
 
-bool takes_steps(const Event& progress) {
-  const std::optional<RankPhase> phase = progress.phase;
-  return phase == RankPhase::warm_up || phase == RankPhase::window || phase == RankPhase::load;
+Failure failure_of_job(const JobProcess& job) {
+  Failure failure{{}, job.exit_code(), ""};
+  int64_t rank = 0;
+  const std::optional<std::string> killed = killed_process(job);
+  if (!killed && job.failure()) {
+    rank = job.failure()->rank;
+    failure = *job.failure()->failure;
+  } else if (!killed && job.report() && job.report()->status != Status::complete) {
+    failure.text = status_text(job.report()->arms.at(0).runs.at(0));
+  } else {
+    failure.text = killed ? *killed : last_words(job);
+    rank = rank_in(failure.text);
+  }
+  failure.text += " (" + job.ending() + "; " + place_of_rank(job, rank) + ")";
+  return failure;
+}
+
+std::string place_of_standstill(const JobProcess& job) {
+  if (job.seconds_of_silence() <= silence_seconds) return " (" + place_of(job.progress()) + ")";
+  const auto& ranks = job.heartbeats();
+  const auto first = std::min_element(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) {
+    return a.second.heard_at < b.second.heard_at;
+  });
+  const Event& last_word = first->second.progress;
+  return ": rank " + std::to_string(last_word.rank) + " (" + last_word.host + ") is silent (" +
+         place_of(last_word) + ")";
 }
 
 }  // namespace nearmetal

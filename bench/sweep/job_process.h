@@ -11,13 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "bench/environment/child_process.h"
 #include "bench/sweep/job_folder.h"
 #include "reports/json/event_json.h"
 
 namespace nearmetal {
-
-/// Whether a rank that tells of this takes steps, and counts them.
-bool takes_steps(const Event& progress);
 
 /// The last progress that a rank told of.
 struct Heartbeat {
@@ -33,7 +31,7 @@ class JobProcess {
   using Clock = std::chrono::steady_clock;
 
   /// Starts it in a folder of its own where one is given, which must outlive it. Throws
-  /// std::runtime_error where the program cannot be started.
+  /// std::system_error where the program cannot be started.
   explicit JobProcess(const std::vector<std::string>& command, const JobFolder* folder = nullptr);
   ~JobProcess();  // kills what is left
   JobProcess(const JobProcess&) = delete;
@@ -71,8 +69,8 @@ class JobProcess {
   const std::optional<Event>& failure() const { return failure_; }
   /// The last lines of its standard error.
   const std::deque<std::string>& errors() const { return errors_; }
-  int out() const { return out_; }
-  int err() const { return err_; }
+  int out() const { return out_.number(); }
+  int err() const { return err_.number(); }
 
  private:
   void take_out(const std::string& line);
@@ -83,7 +81,7 @@ class JobProcess {
   void take_last_report();
 
   pid_t pid_ = -1;
-  int in_ = -1, out_ = -1, err_ = -1;
+  Descriptor in_, out_, err_;
   std::string out_text_, err_text_;  // lines not yet complete
   std::optional<int> status_;        // of waitpid()
   std::optional<Clock::time_point> end_asked_;

@@ -6,8 +6,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "bench/cli/defaults.h"
 #include "bench/cli/parse_value.h"
+#include "bench/run/defaults.h"
 #include "bench/run/prepare_device.h"
 #include "reports/document/run_arguments.h"
 #include "reports/text/text.h"

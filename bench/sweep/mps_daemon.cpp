@@ -8,7 +8,6 @@
 #include <fstream>
 #include <thread>
 
-#include "bench/environment/child_output.h"
 #include "models/errors.h"
 #include "reports/text/text.h"
 

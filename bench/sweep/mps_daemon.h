@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/sweep/keeper.h"
+#include "bench/environment/child_process.h"
 
 namespace nearmetal {
 

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <optional>
+#include <variant>
 #include <vector>
 
 #include "reports/document/run_arguments.h"
@@ -17,8 +18,7 @@ std::string shown(const Setting& setting, const std::optional<LossScale>& scale)
 }
 template <class T>
 std::string shown(const Setting& setting, const T& value) {
-  const std::optional<std::string> text = setting_text(setting, value);
-  return text.value_or("none");
+  return std::optional<std::string>(setting_text(setting, value)).value_or("none");
 }
 
 std::string differences(const RunConfig& before, const RunConfig& now,
@@ -34,28 +34,22 @@ std::string differences(const RunConfig& before, const RunConfig& now,
 }
 
 template <class T>
-bool is_settled(const T&) {
+bool is_known(const T&) {
   return true;
 }
 template <class T>
-bool is_settled(const std::optional<T>& value) {
+bool is_known(const std::optional<T>& value) {
   return value.has_value();
 }
 
 // Whether the value that is asked for says what a job must have done.
 bool is_settled(const RunConfig& asked, const Setting& setting) {
-  const std::string name = setting.name;
-  if (name == "device" || name == "gpu" || name == "ranks") return false;  // as the launch says
-  if (name == "batch" && asked.batch == largest_that_fits) return false;
-  if (name == "all_reduce" && asked.all_reduce == AllReduceKind::automatic) return false;
-  if (name == "threads" && asked.threads == 0) return false;
-  bool settled = true;
-  visit_settings(
-      [&](const Setting& other, const auto& value) {
-        if (other.name == name) settled = is_settled(value);
-      },
-      asked);
-  return settled;
+  const auto is = [&](SettingMember member) { return setting.member == member; };
+  if (is(&RunConfig::device) || is(&RunConfig::gpu) || is(&RunConfig::ranks)) return false;
+  if (is(&RunConfig::batch) && asked.batch == largest_that_fits) return false;
+  if (is(&RunConfig::all_reduce) && asked.all_reduce == AllReduceKind::automatic) return false;
+  if (is(&RunConfig::threads) && asked.threads == 0) return false;
+  return std::visit([&](auto member) { return is_known(asked.*member); }, setting.member);
 }
 
 }  // namespace

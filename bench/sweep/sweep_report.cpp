@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "bench/cli/output.h"
+#include "bench/run/rank_exchange.h"
 #include "bench/run/rank_report.h"
-#include "bench/run/try_exchanges.h"
 #include "bench/sweep/other_work.h"
 #include "models/networks/registry.h"
 #include "reports/compare/run_set.h"

@@ -51,6 +51,18 @@ std::string program_of(const JournalEntry& entry) {
   return named ? named->path : "";
 }
 
+// Whether it is a run of the layout that took steps.
+bool is_run_of(size_t layout, const JournalEntry& entry) {
+  return entry.layout == static_cast<int64_t>(layout) &&
+         took_steps(entry.report.arms.at(0).runs.at(0));
+}
+
+// Of each job; of jobs that do the same once.
+std::vector<RunConfig> work_of(const JournalEntry& entry) {
+  const std::vector<RunConfig>& workloads = entry.report.arms.at(0).workloads;
+  return workloads.empty() ? std::vector{entry.report.invocation.config} : workloads;
+}
+
 }  // namespace
 
 SweepRuns::SweepRuns(const ResumeOptions& options, const fs::path& report, bool replace,
@@ -79,10 +91,7 @@ bool SweepRuns::done(const Launch& launch) const {
 }
 
 bool SweepRuns::has_run(size_t layout) const {
-  return std::ranges::any_of(entries_, [&](const JournalEntry& entry) {
-    return entry.layout == static_cast<int64_t>(layout) &&
-           took_steps(entry.report.arms.at(0).runs.at(0));
-  });
+  return std::ranges::any_of(entries_, [&](const auto& entry) { return is_run_of(layout, entry); });
 }
 
 bool SweepRuns::any_failed() const {
@@ -129,13 +138,10 @@ bool SweepRuns::is_of_another_build(const JournalEntry& entry) const {
 // Settings that the job itself settled count, too.
 std::string SweepRuns::other_work_than_before(size_t layout,
                                               const std::vector<Report>& jobs) const {
-  const auto before = std::ranges::find_if(entries_, [&](const JournalEntry& entry) {
-    return entry.layout == static_cast<int64_t>(layout) &&
-           took_steps(entry.report.arms.at(0).runs.at(0));
-  });
+  const auto before = std::ranges::find_if(
+      entries_, [&](const JournalEntry& entry) { return is_run_of(layout, entry); });
   if (before == entries_.end()) return "";
-  std::vector<RunConfig> then = before->report.arms.at(0).workloads;
-  if (then.empty()) then = {before->report.invocation.config};
+  const std::vector<RunConfig> then = work_of(*before);
   for (size_t i = 0; i < std::min(then.size(), jobs.size()); ++i) {
     if (!took_steps(jobs[i].arms.at(0).runs.at(0))) continue;
     const std::string other = other_work(then[i], jobs[i].invocation.config);
@@ -144,21 +150,12 @@ std::string SweepRuns::other_work_than_before(size_t layout,
   return "";
 }
 
-std::optional<AllReduceKind> SweepRuns::chosen_all_reduce(size_t layout) const {
-  for (const JournalEntry& entry : entries_) {
-    if (entry.layout != static_cast<int64_t>(layout)) continue;
-    const Arm& arm = entry.report.arms.at(0);
-    if (!took_steps(arm.runs.at(0))) continue;
-    const RunConfig& config =
-        arm.workloads.empty() ? entry.report.invocation.config : arm.workloads.front();
-    if (config.all_reduce && config.all_reduce != AllReduceKind::automatic)
-      return config.all_reduce;
-  }
-  return std::nullopt;
-}
-
 void SweepRuns::pin_all_reduce(LaunchPlan& plan, size_t layout) const {
-  const std::optional<AllReduceKind> chosen = chosen_all_reduce(layout);
+  std::optional<AllReduceKind> chosen;
+  for (const JournalEntry& entry : entries_) {
+    if (chosen && chosen != AllReduceKind::automatic) break;
+    if (is_run_of(layout, entry)) chosen = work_of(entry).front().all_reduce;
+  }
   if (!chosen) return;
   const auto pin = [&](Workload& workload) {
     if (workload.config.all_reduce == AllReduceKind::automatic) workload.config.all_reduce = chosen;

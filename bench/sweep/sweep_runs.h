@@ -56,7 +56,6 @@ class SweepRuns {
   void remove_journal() const;
 
  private:
-  std::optional<AllReduceKind> chosen_all_reduce(size_t layout) const;
   bool is_of_another_build(const JournalEntry& entry) const;
   void tell(const std::string& text) const;
 

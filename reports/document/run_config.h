@@ -46,7 +46,7 @@ enum class GradientType { computed, fp32, bf16, fp16 };
 constexpr auto names_of(GradientType) { return std::array{"computed", "fp32", "bf16", "fp16"}; }
 
 /// Everything that `nearmetal run` can be asked for. The member initialisers are the only defaults;
-/// an empty optional is filled according to the device (bench/cli/defaults.h).
+/// an empty optional is filled according to the device (bench/run/defaults.h).
 struct RunConfig {
   NM_DECLARE_SPECIAL_MEMBERS(RunConfig);
   std::string model = "resnet50";

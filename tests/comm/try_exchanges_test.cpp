@@ -1,13 +1,12 @@
 // The choice between ways to sum gradients, made together by each of several processes that mpirun
 // starts.
-#include "bench/run/try_exchanges.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <thread>
 
+#include "bench/run/rank_exchange.h"
 #include "models/networks/registry.h"
 #include "models/synthetic.h"
 #include "tests/comm/job.h"

@@ -1,4 +1,4 @@
-#include "bench/cli/defaults.h"
+#include "bench/run/defaults.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "bench/cli/run_request.h"
+#include "bench/run/prepare_device.h"
 #include "bench/run/trainer.h"
 #include "reports/json/json.h"
 #include "tests/support/temporary_folder.h"

@@ -5,8 +5,8 @@
 
 #include <stdexcept>
 
-#include "bench/cli/defaults.h"
 #include "bench/cli/run_request.h"
+#include "bench/run/defaults.h"
 #include "reports/json/json.h"
 #include "tests/support/parse_options.h"
 

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/cli/command_line.h"
-#include "bench/cli/defaults.h"
 #include "bench/cli/parse_value.h"
 #include "bench/cli/run_request.h"
+#include "bench/run/defaults.h"
 #include "comm/layout/layout_json.h"
 #include "reports/document/run_arguments.h"
 #include "reports/json/json.h"

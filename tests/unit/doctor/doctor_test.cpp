@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "bench/doctor/diagnose.h"
-#include "bench/environment/child_output.h"
 #include "tests/support/healthy_checkup.h"
 
 namespace nearmetal {
@@ -192,17 +191,6 @@ TEST(Doctor, DoesNotAnswerForMachinesThatItCannotSee) {
   EXPECT_EQ(text(), "l.json: this machine has all that a sweep of it (2 layouts) needs");
   checkup.layout->names_this_machine = false;
   EXPECT_THAT(text(), HasSubstr("l.json (2 layouts): its hosts are other machines"));
-}
-
-TEST(ChildOutput, ReportsStatusTextAndTime) {
-  const ChildOutput said = run_child({"sh", "-c", "echo out; echo err >&2; exit 3"}, 10);
-  EXPECT_EQ(said.exit_status, 3);
-  EXPECT_THAT(said.text, HasSubstr("out\n"));
-  EXPECT_THAT(said.text, HasSubstr("err\n"));
-  EXPECT_FALSE(run_child({"nearmetal-no-such-program"}, 10).exit_status);
-  const ChildOutput slow = run_child({"sleep", "30"}, 0.2);
-  EXPECT_TRUE(slow.timed_out);
-  EXPECT_FALSE(slow.exit_status);
 }
 
 }  // namespace

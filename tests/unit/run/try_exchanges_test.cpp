@@ -1,5 +1,3 @@
-#include "bench/run/try_exchanges.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/run/rank_exchange.h"
 #include "tests/ops/sum_of_one.h"
 #include "tests/support/fake_backend.h"
 

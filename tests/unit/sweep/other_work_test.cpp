@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "bench/cli/defaults.h"
+#include "bench/run/defaults.h"
 #include "bench/sweep/sweep_report.h"
 #include "tests/support/sample_hosts.h"
 #include "tests/support/sample_report.h"

@@ -5,7 +5,7 @@
 
 #include <sstream>
 
-#include "bench/cli/defaults.h"
+#include "bench/run/defaults.h"
 #include "tests/support/made_up_runs.h"
 #include "tests/support/sample_hosts.h"
 #include "tests/support/sample_report.h"

@@ -1,21 +1,13 @@
 // Fills what the command line left open, according to the device.
 #pragma once
 
-#include <filesystem>
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "reports/document/settings.h"
 #include "reports/document/types.h"
 
 namespace nearmetal {
-
-/// The device that was asked for, or for `automatic`: cuda where this machine shows an NVIDIA
-/// device or driver (device nodes, the kernel's driver, WSL, or a display controller of vendor 10de
-/// on the PCI bus), else cpu. Whether that driver works is not looked at: one that is broken must
-/// fail the run and not turn it into one on the CPU. Second: why, for people. `root` is the folder
-/// to look in, "/" but in tests.
-std::pair<Device, std::string> choose_device(Device asked, const std::filesystem::path& root = "/");
 
 /// Sets the device, and all that depends on it and was not asked for:
 ///

@@ -1,8 +1,7 @@
-#include "bench/cli/defaults.h"
+#include "bench/run/defaults.h"
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <optional>
 #include <stdexcept>
 
@@ -14,43 +13,9 @@
 namespace nearmetal {
 namespace {
 
-namespace fs = std::filesystem;
-
-std::string first_word(const fs::path& path) {
-  std::string word;
-  std::ifstream(path) >> word;
-  return word;
-}
-
-bool is_gpu_node(const std::string& name) {
-  const std::string prefix = "nvidia";
-  return name == "nvidiactl" || (name.size() > prefix.size() && name.starts_with(prefix) &&
-                                 name.find_first_not_of("0123456789", prefix.size()) == name.npos);
-}
-
-// A display controller (PCI class 03) of NVIDIA (vendor 10de).
-bool is_nvidia_display(const fs::path& pci_device) {
-  return first_word(pci_device / "vendor") == "0x10de" &&
-         first_word(pci_device / "class").starts_with("0x03");
-}
-
-template <class Accept>
-std::optional<fs::path> find_in(const fs::path& folder, Accept accept) {
-  std::error_code ignored;  // a folder that is not there holds nothing
-  for (fs::directory_iterator entry(folder, ignored), end; entry != end; entry.increment(ignored)) {
-    if (accept(entry->path())) return entry->path();
-  }
-  return std::nullopt;
-}
-
-std::optional<fs::path> nvidia_trace(const fs::path& root) {
-  std::error_code ignored;
-  for (const char* path : {"proc/driver/nvidia/version", "dev/dxg"}) {
-    if (fs::exists(root / path, ignored)) return root / path;
-  }
-  const auto node =
-      find_in(root / "dev", [](const fs::path& path) { return is_gpu_node(path.filename()); });
-  return node ? node : find_in(root / "sys/bus/pci/devices", is_nvidia_display);
+// What was asked for of a run that does not train.
+std::string untrained_flag(const RunConfig& config) {
+  return config.inference ? "--inference" : "--forward-only";
 }
 
 void require(bool holds, const std::string& otherwise) {
@@ -94,8 +59,7 @@ LossScale default_loss_scale(int64_t batch) {
 void check_pipeline(const RunConfig& config) {
   const bool staged = config.pipeline > 1;
   require(trains(config) || (!staged && config.micro_batches == 1),
-          std::string("--pipeline and --micro-batches train; leave them out with ") +
-              (config.inference ? "--inference" : "--forward-only"));
+          "--pipeline and --micro-batches train; leave them out with " + untrained_flag(config));
   require(config.accumulate == 1 || (!staged && config.micro_batches == 1),
           "--accumulate has its micro-batches on one device, --micro-batches through the stages of "
           "--pipeline; give one of them");
@@ -119,13 +83,6 @@ bool ends_branches_in_norms(const std::string& model) {
 }
 
 }  // namespace
-
-std::pair<Device, std::string> choose_device(Device asked, const fs::path& root) {
-  if (asked != Device::automatic) return {asked, "asked for"};
-  const auto trace = nvidia_trace(root);
-  if (!trace) return {Device::cpu, "no NVIDIA device or driver is visible"};
-  return {Device::cuda, "there is " + trace->string()};
-}
 
 void fill_defaults(RunConfig& config, Device device) {
   config.device = device;
@@ -194,11 +151,9 @@ void check_settings(const Workload& workload) {
   require(!config.zero_init || !config.inference,
           "--zero-init gives inference layers of zeros; leave it out with --inference");
   require(trains(config) || !config.verify,
-          std::string("--verify trains; it cannot go with ") +
-              (config.inference ? "--inference" : "--forward-only"));
+          "--verify trains; it cannot go with " + untrained_flag(config));
   require(trains(config) || config.accumulate == 1,
-          std::string("--accumulate sums gradients; leave it out with ") +
-              (config.inference ? "--inference" : "--forward-only"));
+          "--accumulate sums gradients; leave it out with " + untrained_flag(config));
   require(has_fp16_gradients(config) ||
               (config.loss_scale->initial == 1 && !config.loss_scale->dynamic),
           "--loss-scale is for fp16, whose gradients vanish without it; leave it out");
@@ -225,8 +180,7 @@ std::vector<std::string> flags_without_effect(const Workload& workload, int worl
     if (!workload.is_given(setting.name)) continue;
     std::string why;
     if (setting.needs == Needs::training && !trains(config)) {
-      why = std::string("nothing is trained (") +
-            (config.inference ? "--inference" : "--forward-only") + ")";
+      why = "nothing is trained (" + untrained_flag(config) + ")";
     }
     if (setting.needs == Needs::exchange && !exchanges_gradients(config, world_size)) {
       why = world_size > 1 ? "ranks exchange no gradients" : "there is one rank";

@@ -1,9 +1,26 @@
-#include "bench/run/samples.h"
+#include "bench/run/network.h"
 
+#include <stdexcept>
+#include <string>
+
+#include "models/inference.h"
+#include "models/networks/registry.h"
+#include "models/pipeline_cuts.h"
 #include "models/synthetic.h"
 
 namespace nearmetal {
 namespace {
+
+// Batch norm would see one value per channel and give zero, whatever the value.
+void require_trainable(const Graph& graph, const RunConfig& config) {
+  for (const Node& node : graph.nodes()) {
+    if (node.op != OpKind::batch_norm || config.batch != 1 || !trains(config)) continue;
+    if (node.shape.height * node.shape.width > 1) continue;
+    throw std::invalid_argument("an image size of " + std::to_string(config.image_size) +
+                                " is too small for a batch of 1: " + node.name +
+                                " would normalise single values; use a larger one of the two");
+  }
+}
 
 // Images or tokens, of so many values in all.
 void append_inputs(const Graph& graph, uint64_t seed, int64_t values, Samples& samples) {
@@ -26,6 +43,34 @@ void repeat(std::vector<T>& values, int64_t count) {
 }
 
 }  // namespace
+
+Graph trained_graph_of(const RunConfig& config) {
+  NetworkOptions options{.image_size = config.image_size, .classes = config.classes};
+  if (config.sequence) options.sequence = *config.sequence;
+  return build_network(config.model, options);
+}
+
+Graph graph_of(const RunConfig& config) {
+  Graph trained = trained_graph_of(config);
+  return config.inference ? inference_graph(trained) : trained;
+}
+
+Graph settle_network(RunConfig& config) {
+  Graph graph = graph_of(config);
+  require_trainable(graph, config);
+  const auto stages = static_cast<int>(config.pipeline);
+  if (config.cuts) config.cuts = cut_names(graph, named_cuts(graph, *config.cuts, stages));
+  require_cut_points(graph, stages);
+  return graph;
+}
+
+std::vector<float> start_parameters(const RunConfig& config) {
+  const Graph trained = trained_graph_of(config);
+  std::vector<float> parameters =
+      initial_parameters(trained, static_cast<uint64_t>(config.seed), config.zero_init);
+  if (!config.inference) return parameters;
+  return inference_parameters(trained, parameters, expected_statistics(trained, parameters));
+}
 
 void Samples::give_to(Program& program) const {
   if (tokens.empty()) return program.use_batch(images, labels);

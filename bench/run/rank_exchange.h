@@ -1,26 +1,37 @@
-// Measures what a step takes with its gradients summed in one way or another.
+// The exchange of gradients of a rank: the way to sum them that was asked for, or the fastest.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "bench/run/rank_run.h"
 #include "comm/world.h"
 #include "models/program.h"
 #include "reports/document/communication.h"
 
 namespace nearmetal {
 
-/// Trains a few steps from `parameters` with buckets of each size, from small to large and back
-/// again, since a GPU's clock moves meanwhile; of each size the faster of the two. Collective.
-std::vector<TriedBucket> try_buckets(World& world, Program& program, AllReduce& all_reduce,
-                                     std::span<const float> parameters);
+struct RankTask;
 
-/// "4 MiB 25.1 ms, all at once 27.0 ms"
-std::string text_of(const std::vector<TriedBucket>& tried);
+/// A way to sum the gradients.
+struct Exchange {
+  std::unique_ptr<AllReduce> all_reduce;
+  const Collective* collective = nullptr;
+};
+
+/// The exchange that the configuration asks for, or several of which the fastest is to be found;
+/// none where each rank trains for itself. Collective. A hierarchical one over a single host is
+/// NCCL alone. `task` must outlive the result.
+std::vector<Exchange> join_exchanges(const RankTask& task);
+
+/// Puts the fastest of the candidates into the program's step, in buckets of the size that was
+/// asked for or that is fastest, and ends the others.
+Communication prepare_exchange(const RankTask& task, Program& program,
+                               std::vector<Exchange>& candidates,
+                               std::span<const float> parameters);
 
 /// The length of a measurement in seconds, at least one step each.
 struct TryLength {
