@@ -5,6 +5,7 @@
 
 #include "bench/cli/process.h"
 #include "models/errors.h"
+#include "reports/compare/read_runs.h"
 #include "reports/compare/run_set.h"
 #include "reports/document/run_arguments.h"
 #include "reports/json/json.h"

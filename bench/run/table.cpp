@@ -24,10 +24,6 @@ std::string flops(double per_second) {
                             : significant(1e-9 * per_second) + " GFLOP/s";
 }
 
-std::string rate(double amount, double seconds, double scale) {
-  return amount > 0 && seconds > 0 ? significant(scale * amount / seconds, 3) : "-";
-}
-
 // Two columns; colour for what matters.
 struct Lines {
   std::ostream& out;
