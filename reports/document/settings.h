@@ -91,14 +91,6 @@ struct Setting {
   SettingMember member{};
 };
 
-constexpr Setting setting(SettingMember member, const char* name, SettingGroup group,
-                          Setting rest) {
-  rest.member = member;
-  rest.name = name;
-  rest.group = group;
-  return rest;
-}
-
 /// Its option: --image-size of image_size, and of a time that without the unit.
 std::string flag_of(const Setting& setting);
 

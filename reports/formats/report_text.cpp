@@ -56,8 +56,7 @@ void print_csv_lines(std::ostream& out, const RunArm& arm, const ScalingPoint& p
 }
 
 std::vector<const Metric*> shown_metrics(const RunArm& arm) {
-  std::vector<const Metric*> metrics;
-  for (const Metric& metric : metrics_of(unit_of(arm))) metrics.push_back(&metric);
+  std::vector<const Metric*> metrics = metrics_of(std::vector{unit_of(arm)});
   const bool latency =
       std::ranges::any_of(arm.runs, [](const SetRun& run) { return tells_latency(run.run); });
   if (latency) {
@@ -71,8 +70,8 @@ std::vector<const Metric*> shown_metrics(const RunArm& arm) {
 std::vector<LeftOut> left_out_of(const RunArm& arm) {
   std::vector<LeftOut> found;
   bool is_first = true;
-  for (const Metric& metric : metrics_of(unit_of(arm))) {
-    for (const LeftOut& run : left_out_of(arm, metric)) {
+  for (const Metric* metric : metrics_of(std::vector{unit_of(arm)})) {
+    for (const LeftOut& run : left_out_of(arm, *metric)) {
       if (is_imported(arm)) continue;  // a value that its file lacks is missing from no mean
       if (is_first || !run.metric.empty()) found.push_back(run);
     }

@@ -6,7 +6,7 @@
 
 #include "models/errors.h"
 #include "reports/files/sha256.h"
-#include "reports/imports/log_lines.h"
+#include "reports/imports/published_json.h"
 #include "reports/json/report_files.h"
 
 namespace nearmetal {

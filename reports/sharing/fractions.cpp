@@ -20,10 +20,7 @@ namespace {
 std::vector<double> job_speeds(const RunArm& arm) {
   std::vector<double> speeds;
   for (const Run* run : timed_runs(arm)) {
-    std::vector<double> of_jobs;
-    for (const ConcurrentJob& job : run->jobs) of_jobs.push_back(job.throughput);
-    if (of_jobs.empty()) of_jobs = {*run->throughput};
-    speeds.push_back(geometric_mean(of_jobs));
+    speeds.push_back(geometric_mean(speeds_of_jobs(*run)));
   }
   return speeds;
 }
@@ -38,19 +35,13 @@ Maybe<SpeedRatio> slowdown(const RunArm& arm, const std::vector<const RunArm*>& 
     weights[other] += 1 / static_cast<double>(alone.size());
   }
   double logarithm = -std::log(geometric_mean(speeds));
-  std::vector<std::pair<double, LogEstimate>> terms;
-  const auto add_term = [&](double weight, const std::vector<double>& values) {
-    if (const auto estimate = log_mean(values)) terms.emplace_back(weight, *estimate);
-  };
-  add_term(-1, speeds);
+  WeightedSamples samples = {{-1, speeds}};
   for (const auto& [other, weight] : weights) {
-    logarithm += weight * std::log(geometric_mean(throughputs(*other)));
-    add_term(weight, throughputs(*other));
+    samples.emplace_back(weight, throughputs(*other));
+    logarithm += weight * std::log(geometric_mean(samples.back().second));
   }
-  SpeedRatio result{std::exp(logarithm), Unknown{"fewer than 2 runs"}};
-  if (terms.size() == weights.size() + 1)
-    result.interval = interval(combined(terms), side_confidence);
-  return result;
+  const double value = std::exp(logarithm);
+  return SpeedRatio{value, interval_around(value, samples)};
 }
 
 // The inflation by the worst rank of the worst job, each beside the one alone.
@@ -66,12 +57,6 @@ Maybe<double> p99_inflation(const std::vector<const RunArm*>& jobs,
     worst = std::max(worst, *of_job / *of_alone);
   }
   return worst;
-}
-
-Maybe<Interval> interval_of_mean(const std::vector<double>& values) {
-  const auto estimate = log_mean(values);
-  if (!estimate) return Unknown{"fewer than 2 runs"};
-  return interval(*estimate, side_confidence);
 }
 
 // Works of unlike jobs that no arm did alone; empty: there are none.
@@ -93,7 +78,7 @@ JobPoint job_point(const RunArm& job, const RunArm* alone) {
                  .rate = words_of(unit_of(job)).rate,
                  .runs = std::ssize(values)};
   point.throughput = geometric_mean(values);
-  point.throughput_interval = interval_of_mean(values);
+  point.throughput_interval = interval_around(*point.throughput, {{1, values}});
   const Unknown none{missing_alone({&job}, {alone})};
   point.alone = none;
   point.of_alone = none;
@@ -144,7 +129,7 @@ class Fractions {
     }
     const std::vector<double> values = throughputs(arm);
     point.throughput = geometric_mean(values);
-    point.throughput_interval = interval_of_mean(values);
+    point.throughput_interval = interval_around(*point.throughput, {{1, values}});
     point.samples_per_joule = samples_per_joule(set_, arm, *point.throughput);
   }
 

@@ -13,29 +13,6 @@
 namespace nearmetal {
 namespace {
 
-using Samples = std::vector<std::pair<double, std::vector<double>>>;  // values by run, and weight
-
-// Around a value whose logarithm moves with those of these means, each by its weight. Unknown where
-// one of them has too few runs for an error.
-Maybe<Interval> interval_of(double value, const Samples& samples) {
-  std::vector<std::pair<double, LogEstimate>> terms;
-  for (const auto& [weight, values] : samples) {
-    const auto estimate = log_mean(values);
-    if (!estimate) return Unknown{"fewer than 2 runs"};
-    terms.emplace_back(weight, *estimate);
-  }
-  LogEstimate estimate = combined(terms);
-  estimate.value = std::log(value);
-  return interval(estimate, side_confidence);
-}
-
-std::vector<double> speeds_of_jobs(const Run& run) {
-  std::vector<double> speeds;
-  for (const ConcurrentJob& job : run.jobs) speeds.push_back(job.throughput);
-  if (speeds.empty()) speeds.push_back(*run.throughput);
-  return speeds;
-}
-
 std::vector<double> sums(const JobProgress& progress) {
   std::vector<double> of_runs;
   for (const std::vector<double>& jobs : progress.of_runs) {
@@ -57,18 +34,19 @@ std::map<const RunArm*, double> weights_of(const JobProgress& progress) {
   return weights;
 }
 
-double jain(const std::vector<double>& values) {
-  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
-  const double squares = std::inner_product(values.begin(), values.end(), values.begin(), 0.0);
-  return std::min(1.0, sum * sum / (static_cast<double>(values.size()) * squares));
-}
-
 }  // namespace
+
+std::vector<double> speeds_of_jobs(const Run& run) {
+  std::vector<double> speeds;
+  for (const ConcurrentJob& job : run.jobs) speeds.push_back(job.throughput);
+  if (speeds.empty()) speeds.push_back(*run.throughput);
+  return speeds;
+}
 
 SpeedRatio speed_ratio(const RunArm& arm, const RunArm& base) {
   const std::vector<double> of_arm = throughputs(arm), of_base = throughputs(base);
   const double value = geometric_mean(of_arm) / geometric_mean(of_base);
-  return {value, interval_of(value, {{1, of_arm}, {-1, of_base}})};
+  return {value, interval_around(value, {{1, of_arm}, {-1, of_base}})};
 }
 
 Maybe<JobProgress> progress_of(const RunArm& arm, const std::vector<const RunArm*>& alone) {
@@ -90,27 +68,27 @@ Maybe<JobProgress> progress_of(const RunArm& arm, const std::vector<const RunArm
 
 SpeedRatio weighted_speedup(const JobProgress& progress) {
   const std::vector<double> values = sums(progress);
-  Samples samples = {{1, values}};
+  WeightedSamples samples = {{1, values}};
   for (const auto& [alone, weight] : weights_of(progress)) {
     samples.emplace_back(-weight, throughputs(*alone));
   }
   const double value = geometric_mean(values);
-  return {value, interval_of(value, samples)};
+  return {value, interval_around(value, samples)};
 }
 
 SpeedRatio ratio_of(const JobProgress& progress, const JobProgress& base) {
   const std::vector<double> values = sums(progress), of_base = sums(base);
-  Samples samples = {{1, values}, {-1, of_base}};
+  WeightedSamples samples = {{1, values}, {-1, of_base}};
   std::map<const RunArm*, double> weights = weights_of(base);
   for (const auto& [alone, weight] : weights_of(progress)) weights[alone] -= weight;
   for (const auto& [alone, weight] : weights) samples.emplace_back(weight, throughputs(*alone));
   const double value = geometric_mean(values) / geometric_mean(of_base);
-  return {value, interval_of(value, samples)};
+  return {value, interval_around(value, samples)};
 }
 
 double fairness_of(const JobProgress& progress) {
   std::vector<double> of_runs;
-  for (const std::vector<double>& jobs : progress.of_runs) of_runs.push_back(jain(jobs));
+  for (const std::vector<double>& jobs : progress.of_runs) of_runs.push_back(jain_fairness(jobs));
   return mean(of_runs);
 }
 

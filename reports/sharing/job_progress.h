@@ -16,6 +16,9 @@ struct SpeedRatio {
   Maybe<Interval> interval{};
 };
 
+/// The throughput of each job of a run, or of the only one.
+std::vector<double> speeds_of_jobs(const Run& run);
+
 /// Speed of `arm` / speed of `base`, of throughputs.
 SpeedRatio speed_ratio(const RunArm& arm, const RunArm& base);
 
