@@ -4,7 +4,7 @@
 #include "bench/cli/destination.h"
 #include "bench/commands/program.h"
 #include "reports/files/atomic_file.h"
-#include "reports/imports/published_report.h"
+#include "reports/imports/published_json.h"
 #include "reports/json/json.h"
 #include "reports/text/text.h"
 

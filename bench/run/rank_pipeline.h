@@ -12,7 +12,7 @@
 #include "models/pipeline_cuts.h"
 #include "models/program.h"
 #include "models/stage_links.h"
-#include "reports/document/pipeline.h"
+#include "reports/document/types.h"
 
 namespace nearmetal {
 

@@ -7,7 +7,7 @@
 
 #include "bench/cli/parse_value.h"
 #include "bench/sweep/make_launch_plan.h"
-#include "reports/document/run_arguments.h"
+#include "reports/document/settings.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {

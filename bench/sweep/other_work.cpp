@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "reports/document/run_arguments.h"
+#include "reports/document/settings.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {

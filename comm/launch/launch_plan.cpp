@@ -5,7 +5,7 @@
 #include <set>
 
 #include "comm/layout/gpu_choice.h"
-#include "reports/document/run_arguments.h"
+#include "reports/document/settings.h"
 #include "reports/json/json.h"
 
 namespace nearmetal {

@@ -8,7 +8,7 @@
 
 #include "comm/launch/planned_time.h"
 #include "comm/layout/shell_text.h"
-#include "reports/document/run_arguments.h"
+#include "reports/document/settings.h"
 #include "reports/sharing/fractions.h"
 #include "reports/text/text.h"
 #include "reports/text/text_table.h"

@@ -4,14 +4,18 @@
 #include <array>
 #include <cmath>
 #include <ctime>
+#include <filesystem>
 #include <optional>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "models/errors.h"
+#include "reports/files/sha256.h"
 #include "reports/imports/log_lines.h"
 #include "reports/json/json.h"
 #include "reports/json/json_reader.h"
+#include "reports/json/report_files.h"
 #include "reports/statistics/statistics.h"
 #include "reports/text/text.h"
 
@@ -231,6 +235,26 @@ void take_event(const PublishedLog& log, const Event& event, MlperfRun& run,
   }
 }
 
+std::vector<NamedResult> results_of_mlperf(const PublishedLog& log) {
+  std::vector<NamedResult> results;
+  MlperfRun run;
+  bool any = false;
+  for (const LogLine& line : lines_of(log)) {
+    const size_t place = line.text.find(marker);
+    if (place == line.text.npos) continue;
+    any = true;
+    take_event(log, event_of(log, line, place + std::string(marker).size()), run, results);
+  }
+  if (run.start) {
+    stop_at_end(
+        log, "the run that began on line " + std::to_string(run.start->line) + " has no run_stop");
+  }
+  if (results.empty()) {
+    stop_at_end(log, any ? "there is no run_start" : "there is no line with :::MLLOG {...}");
+  }
+  return results;
+}
+
 // A table of published runs of bare metal and of VMs, as a JSON file by hand: for results whose
 // logs are too many to ship, or that were published as numbers alone.
 
@@ -309,28 +333,6 @@ ImportedRun run_of(const PairsFile& file, const PublishedPair& pair, const PairS
   return run;
 }
 
-}  // namespace
-
-std::vector<NamedResult> results_of_mlperf(const PublishedLog& log) {
-  std::vector<NamedResult> results;
-  MlperfRun run;
-  bool any = false;
-  for (const LogLine& line : lines_of(log)) {
-    const size_t place = line.text.find(marker);
-    if (place == line.text.npos) continue;
-    any = true;
-    take_event(log, event_of(log, line, place + std::string(marker).size()), run, results);
-  }
-  if (run.start) {
-    stop_at_end(
-        log, "the run that began on line " + std::to_string(run.start->line) + " has no run_stop");
-  }
-  if (results.empty()) {
-    stop_at_end(log, any ? "there is no run_start" : "there is no line with :::MLLOG {...}");
-  }
-  return results;
-}
-
 std::vector<NamedResult> results_of_pairs(const PublishedLog& log, PublishedSide side) {
   const PairsFile file = pairs_in(log);
   std::vector<NamedResult> results;
@@ -351,6 +353,56 @@ std::vector<NamedResult> results_of_pairs(const PublishedLog& log, PublishedSide
     throw InvalidReport(log.file + ": no pair has runs of side " + to_string(side));
   }
   return results;
+}
+
+std::vector<NamedResult> results_of(const PublishedLog& log, const ImportOptions& options) {
+  switch (options.format) {
+    case ImportFormat::mlperf:
+      return results_of_mlperf(log);
+    case ImportFormat::tf_cnn_benchmarks:
+      return results_of_tf_cnn_benchmarks(log);
+    case ImportFormat::nccl_tests:
+      return results_of_nccl_tests(log);
+    case ImportFormat::pairs:
+      return results_of_pairs(log, options.side.value());
+  }
+  throw std::logic_error("unnamed ImportFormat");
+}
+
+Arm& arm_in(Report& report, const std::string& name) {
+  const auto found = std::ranges::find(report.arms, name, &Arm::name);
+  if (found != report.arms.end()) return *found;
+  Arm& arm = report.arms.emplace_back();
+  arm.name = name;
+  arm.kind = Kind::imported;
+  return arm;
+}
+
+void add_file(Report& report, const std::string& file, const ImportOptions& options) {
+  const PublishedLog log{file, input_text(file)};
+  const std::string hash = sha256(log.text);
+  if (std::ranges::find(report.sources, hash, &ImportedSource::sha256) != report.sources.end()) {
+    throw std::invalid_argument(file + " is given twice, under this or another name: its results " +
+                                "would count twice");
+  }
+  const int64_t source = std::ssize(report.sources);
+  report.sources.push_back({.file = std::filesystem::path(file).filename().string(),
+                            .sha256 = hash,
+                            .format = options.format,
+                            .origin = options.origin});
+  for (NamedResult& result : results_of(log, options)) {
+    result.run.source = source;
+    arm_in(report, options.arm.value_or(result.arm)).imported.push_back(std::move(result.run));
+  }
+}
+
+}  // namespace
+
+Report published_report(const ImportOptions& options) {
+  Report report;
+  report.kind = Kind::imported;
+  for (const std::string& file : options.files) add_file(report, file, options);
+  return report;
 }
 
 }  // namespace nearmetal

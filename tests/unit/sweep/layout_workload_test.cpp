@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "bench/sweep/make_launch_plan.h"
-#include "reports/document/run_arguments.h"
+#include "reports/document/settings.h"
 #include "tests/support/parse_options.h"
 #include "tests/support/sample_hosts.h"
 
