@@ -10,7 +10,7 @@
 #include <type_traits>
 
 #include "models/networks/registry.h"
-#include "reports/document/run_arguments.h"
+#include "reports/document/settings.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {

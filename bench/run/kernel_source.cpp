@@ -7,7 +7,7 @@
 #include "models/errors.h"
 #include "reports/compare/read_runs.h"
 #include "reports/compare/run_set.h"
-#include "reports/document/run_arguments.h"
+#include "reports/document/settings.h"
 #include "reports/json/json.h"
 #include "reports/json/kernel_cache.h"
 #include "reports/text/text.h"

@@ -12,7 +12,7 @@
 #include "models/pipeline_cuts.h"
 #include "models/pipeline_schedule.h"
 #include "models/program.h"
-#include "reports/document/pipeline.h"
+#include "reports/document/types.h"
 
 namespace nearmetal {
 

@@ -9,7 +9,7 @@
 #include "bench/cli/parse_value.h"
 #include "bench/run/defaults.h"
 #include "bench/run/prepare_device.h"
-#include "reports/document/run_arguments.h"
+#include "reports/document/settings.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {

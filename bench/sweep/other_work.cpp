@@ -5,7 +5,7 @@
 #include <variant>
 #include <vector>
 
-#include "reports/document/run_arguments.h"
+#include "reports/document/settings.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {

@@ -10,7 +10,7 @@
 
 #include "bench/sweep/hosts_found.h"
 #include "comm/layout/layout.h"
-#include "reports/document/run_arguments.h"
+#include "reports/document/settings.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {

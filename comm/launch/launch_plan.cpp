@@ -11,7 +11,7 @@
 
 #include "comm/layout/shell_text.h"
 #include "comm/layout/short_form.h"
-#include "reports/document/run_arguments.h"
+#include "reports/document/settings.h"
 #include "reports/json/json.h"
 #include "reports/text/text.h"
 

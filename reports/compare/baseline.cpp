@@ -23,7 +23,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t hash_digits = 12;
+constexpr size_t hash_digits = 12;  // in names
+
+std::string fingerprint(const SetRun& run) {
+  return context_sha256(run.key).substr(0, hash_digits);
+}
 
 bool is_name(const std::string& name) {
   const auto is_plain = [](char c) {
@@ -111,7 +115,7 @@ fs::path place_of_copy(const ReportText& copied) {
   if (!has_complete_run(report)) throw InvalidReport(copied.source + " holds no complete run");
   std::string time = report.invocation.started_at;
   std::erase(time, ':');
-  return fs::path(context_sha256(first_run(set)->key).substr(0, hash_digits)) /
+  return fs::path(fingerprint(*first_run(set))) /
          (time + "-" + sha256(copied.text).substr(0, hash_digits) + ".json");
 }
 
@@ -126,10 +130,7 @@ std::string contents_of(const fs::path& folder) {
   return (folder / "").string() + " holds " + (names.empty() ? "none" : joined(names));
 }
 
-constexpr size_t shown_digits = 12;     // of a fingerprint
 constexpr int64_t most_planned = 1000;  // runs a side
-
-using Throughputs = std::vector<double>;
 
 Maybe<int64_t> runs_needed(double deviation, double drop, const DecisionRule& rule) {
   for (int64_t runs = GateOptions{}.minimum_runs; runs <= most_planned; ++runs) {
@@ -139,7 +140,8 @@ Maybe<int64_t> runs_needed(double deviation, double drop, const DecisionRule& ru
   return Unknown{"more than " + std::to_string(most_planned)};
 }
 
-void summarise(const Throughputs& values, const DecisionRule& rule, BaselineSeries& series) {
+void summarise(const std::vector<double>& values, const DecisionRule& rule,
+               BaselineSeries& series) {
   series.runs = std::ssize(values);
   series.throughput = series.lower = series.upper = Unknown{"no run is complete"};
   if (!values.empty()) {
@@ -260,13 +262,14 @@ Baseline matching_runs(const RunSet& history, const RunSet& next, const Baseline
 
 std::vector<BaselineSeries> series_of(const RunSet& set, const std::string& baseline,
                                       const DecisionRule& rule) {
-  std::map<std::pair<std::string, std::string>, std::pair<BaselineSeries, Throughputs>> found;
+  std::map<std::pair<std::string, std::string>, std::pair<BaselineSeries, std::vector<double>>>
+      found;
   for (const RunArm& arm : set.arms) {
     for (const SetRun& run : arm.runs) {
-      const std::string fingerprint = context_sha256(run.key).substr(0, shown_digits);
-      auto& [series, values] = found[{fingerprint, arm.name}];
+      const std::string name = fingerprint(run);
+      auto& [series, values] = found[{name, arm.name}];
       series.baseline = baseline;
-      series.fingerprint = fingerprint;
+      series.fingerprint = name;
       series.arm = arm.name;
       series.sample = run.run.sample;
       const std::string& start = run.run.started_at;

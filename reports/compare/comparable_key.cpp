@@ -186,35 +186,27 @@ int64_t threads_of(const Rank& rank, const AllSettings& jobs, const Run& run) {
 }
 
 void add_hardware(Key& key, const Report& report, const AllSettings& jobs, const Run& run) {
-  if (run.device == Device::cuda) {
-    key.push_back({"gpu_chip", of_each_rank(report, run, chip_of), Severity::hardware});
-    return;
-  }
-  const auto cpu = [](const Environment& environment, const Rank&) {
-    return environment.cpu_model.value.value_or("unknown");
+  const auto add = [&](const char* name, bool may_be_unknown, const auto& text_of) {
+    key.push_back({name, of_each_rank(report, run, text_of), Severity::hardware, may_be_unknown});
   };
-  const auto threads = [&](const Environment& environment, const Rank& rank) {
+  if (run.device == Device::cuda) return add("gpu_chip", false, chip_of);
+  add("cpu_model", false, [](const Environment& environment, const Rank&) {
+    return environment.cpu_model.value.value_or("unknown");
+  });
+  add("threads", false, [&](const Environment& environment, const Rank& rank) {
     const int64_t asked = threads_of(rank, jobs, run);
     return std::to_string(asked > 0 ? asked : usable_threads(environment));
-  };
-  key.push_back({"cpu_model", of_each_rank(report, run, cpu), Severity::hardware});
-  key.push_back({"threads", of_each_rank(report, run, threads), Severity::hardware});
-  const auto cpu_id = [](const Environment& environment, const Rank&) {
+  });
+  add("cpu_id", true, [](const Environment& environment, const Rank&) {
     return cpu_id_of(environment).value.value_or("");
-  };
-  const auto logical_cpus = [](const Environment& environment, const Rank&) {
+  });
+  add("logical_cpus", true, [](const Environment& environment, const Rank&) {
     return std::to_string(environment.logical_cpus);
-  };
-  const auto memory = [](const Environment& environment, const Rank&) {
+  });
+  add("memory", true, [](const Environment& environment, const Rank&) {
     const Maybe<int64_t> gib = installed_memory_gib(environment);
     return gib ? std::to_string(*gib) + " GiB" : "";
-  };
-  const auto add = [&](const char* name, const auto& text_of) {
-    key.push_back({name, of_each_rank(report, run, text_of), Severity::hardware, true});
-  };
-  add("cpu_id", cpu_id);
-  add("logical_cpus", logical_cpus);
-  add("memory", memory);
+  });
 }
 
 void add_libraries(Key& key, const Report& report, const Run& run) {

@@ -296,13 +296,28 @@ void fill_difference_alone(ComparisonRow& row, bool paired) {
 
 }  // namespace
 
+bool has_throughput(const SetRun& run) {
+  return run.run.status == Status::complete && run.run.throughput.value.value_or(0) > 0;
+}
+
 std::vector<double> throughputs(const RunArm& arm) {
   std::vector<double> values;
   for (const SetRun& run : arm.runs) {
-    const double value = run.run.throughput.value.value_or(0);  // 0: it has none
-    if (run.run.status == Status::complete && value > 0) values.push_back(value);
+    if (has_throughput(run)) values.push_back(*run.run.throughput);
   }
   return values;
+}
+
+Maybe<Interval> interval_around(double value, const WeightedSamples& samples) {
+  std::vector<std::pair<double, LogEstimate>> terms;
+  for (const auto& [weight, values] : samples) {
+    const auto estimate = log_mean(values);
+    if (!estimate) return Unknown{"fewer than 2 runs"};
+    terms.emplace_back(weight, *estimate);
+  }
+  LogEstimate estimate = combined(terms);
+  estimate.value = std::log(value);
+  return interval(estimate, side_confidence);
 }
 
 SideSummary summary_of_arm(const RunArm& arm, const Metric& metric) {

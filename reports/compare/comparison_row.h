@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "reports/compare/compare.h"
@@ -13,8 +14,18 @@ namespace nearmetal {
 /// The complete runs of one arm by one metric.
 SideSummary summary_of_arm(const RunArm& arm, const Metric& metric);
 
-/// Samples/s of its complete runs.
+/// Whether it is complete, and tells how fast it was.
+bool has_throughput(const SetRun& run);
+
+/// Samples/s of such runs of an arm.
 std::vector<double> throughputs(const RunArm& arm);
+
+/// Values by run, and how the logarithm of their mean weighs.
+using WeightedSamples = std::vector<std::pair<double, std::vector<double>>>;
+
+/// The interval (95 %) around a value whose logarithm moves with those of these means, each by its
+/// weight. Unknown where one of them has too few runs for an error.
+Maybe<Interval> interval_around(double value, const WeightedSamples& samples);
 
 /// "1413 [1406, 1420]", the mean alone where there is no interval, or "-".
 std::string mean_text(const SideSummary& side, const Metric& metric);

@@ -37,73 +37,17 @@ bool any_is(const std::vector<Environment>& side, std::optional<bool> wanted) {
       side, [&](const Environment& environment) { return is_virtual(environment) == wanted; });
 }
 
-// Whether one of them is in a container, or outside of any.
-bool any_contained(const std::vector<Environment>& side, bool wanted) {
+// Whether one of them is in a container, or outside of any, or it is not known.
+bool any_contained(const std::vector<Environment>& side, std::optional<bool> wanted) {
   return std::ranges::any_of(side, [&](const Environment& environment) {
     const Maybe<std::string>& container = environment.virtualisation.container;
-    return container && (*container != "none") == wanted;
+    return (container ? std::optional(*container != "none") : std::nullopt) == wanted;
   });
-}
-
-bool any_container_unknown(const std::vector<Environment>& side) {
-  return std::ranges::any_of(
-      side, [](const Environment& environment) { return !environment.virtualisation.container; });
 }
 
 bool any_says(const std::vector<Environment>& side, MachineKind claim) {
   return std::ranges::any_of(
       side, [&](const Environment& environment) { return environment.claim == claim; });
-}
-
-// Doubts in all forms but that of any two sets.
-void doubt_bare_metal(const std::vector<Environment>& bare, std::vector<Warning>& doubts) {
-  if (any_is(bare, true)) {
-    doubts.push_back({"claim_bare", "the side given as bare metal shows a hypervisor"});
-  }
-  if (any_says(bare, MachineKind::vm)) {
-    doubts.push_back({"claim_bare", "the side given as bare metal was run with --environment vm"});
-  }
-}
-
-void doubt_vm(const std::vector<Environment>& bare, const std::vector<Environment>& vm,
-              std::vector<Warning>& doubts) {
-  if (any_is(vm, false)) {
-    doubts.push_back({"claim_vm", "the side given as a VM shows no hypervisor"});
-  }
-  if (any_says(vm, MachineKind::bare_metal)) {
-    doubts.push_back({"claim_vm", "the side given as a VM was run with --environment bare-metal"});
-  }
-  if (any_is(bare, std::nullopt) || any_is(vm, std::nullopt)) {
-    doubts.push_back(
-        {"claim_unconfirmed", "it is not known for all hosts whether there is a hypervisor"});
-  }
-}
-
-void doubt_container(const std::vector<Environment>& bare,
-                     const std::vector<Environment>& container, std::vector<Warning>& doubts) {
-  if (any_contained(bare, true)) {
-    doubts.push_back({"claim_bare", "the side given as bare metal shows a container"});
-  }
-  if (any_says(bare, MachineKind::container)) {
-    doubts.push_back(
-        {"claim_bare", "the side given as bare metal was run with --environment container"});
-  }
-  if (any_contained(container, false)) {
-    doubts.push_back({"claim_container", "the side given as a container shows no container"});
-  }
-  if (any_says(container, MachineKind::bare_metal)) {
-    doubts.push_back(
-        {"claim_container", "the side given as a container was run with --environment bare-metal"});
-  }
-  if (any_is(container, true) && !any_is(bare, true)) {
-    doubts.push_back({"claim_container",
-                      "the side given as a container shows a hypervisor, too: the difference is "
-                      "that of both together"});
-  }
-  if (any_container_unknown(bare) || any_container_unknown(container)) {
-    doubts.push_back(
-        {"claim_unconfirmed", "it is not known for all hosts whether there is a container"});
-  }
 }
 
 }  // namespace
@@ -149,9 +93,36 @@ std::vector<EnvironmentDifference> environment_differences(const std::vector<Env
 std::vector<Warning> doubts_of_claim(const std::vector<Environment>& bare,
                                      const std::vector<Environment>& next, ComparisonForm form) {
   std::vector<Warning> doubts;
-  doubt_bare_metal(bare, doubts);
-  if (form == ComparisonForm::vm) doubt_vm(bare, next, doubts);
-  if (form == ComparisonForm::container) doubt_container(bare, next, doubts);
+  const auto doubt = [&](bool holds, const Warning& why) {
+    if (holds) doubts.push_back(why);
+  };
+  doubt(any_is(bare, true), {"claim_bare", "the side given as bare metal shows a hypervisor"});
+  doubt(any_says(bare, MachineKind::vm),
+        {"claim_bare", "the side given as bare metal was run with --environment vm"});
+  if (form == ComparisonForm::vm) {
+    doubt(any_is(next, false), {"claim_vm", "the side given as a VM shows no hypervisor"});
+    doubt(any_says(next, MachineKind::bare_metal),
+          {"claim_vm", "the side given as a VM was run with --environment bare-metal"});
+    doubt(any_is(bare, {}) || any_is(next, {}),
+          {"claim_unconfirmed", "it is not known for all hosts whether there is a hypervisor"});
+  }
+  if (form == ComparisonForm::container) {
+    doubt(any_contained(bare, true),
+          {"claim_bare", "the side given as bare metal shows a container"});
+    doubt(any_says(bare, MachineKind::container),
+          {"claim_bare", "the side given as bare metal was run with --environment container"});
+    doubt(any_contained(next, false),
+          {"claim_container", "the side given as a container shows no container"});
+    doubt(
+        any_says(next, MachineKind::bare_metal),
+        {"claim_container", "the side given as a container was run with --environment bare-metal"});
+    doubt(any_is(next, true) && !any_is(bare, true),
+          {"claim_container",
+           "the side given as a container shows a hypervisor, too: the difference is that of both "
+           "together"});
+    doubt(any_contained(bare, {}) || any_contained(next, {}),
+          {"claim_unconfirmed", "it is not known for all hosts whether there is a container"});
+  }
   return doubts;
 }
 

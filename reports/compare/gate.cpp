@@ -1,6 +1,7 @@
 #include "reports/compare/gate.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -52,6 +53,10 @@ Rows rows_where(const Comparison& comparison, const Predicate& holds) {
   return rows;
 }
 
+Rows rows_of(const Comparison& comparison, Verdict verdict) {
+  return rows_where(comparison, [=](const ComparisonRow& row) { return row.verdict == verdict; });
+}
+
 // Holm's, of what shows this verdict, in the order of the rows that have a p.
 std::vector<double> adjusted_p(const Comparison& comparison, Verdict verdict) {
   std::vector<double> p_values;
@@ -81,28 +86,28 @@ const std::string& unclean(const ComparisonRow& row) {
   return row.base_side.disturbed.empty() ? row.new_side.disturbed : row.base_side.disturbed;
 }
 
+bool end(GateResult& result, ExitCode code, const std::string& verdict) {
+  result.exit_code = code;
+  result.verdict = verdict;
+  return true;
+}
+
 // Puts into `result` what keeps the rows from being judged at all; false where nothing does.
 bool refuse(const Comparison& comparison, GateResult& result) {
-  const auto end = [&](ExitCode code, const std::string& verdict) {
-    result.exit_code = code;
-    result.verdict = verdict;
-    return true;
-  };
-  const auto of = [&](Verdict verdict) {
-    return rows_where(comparison, [=](const ComparisonRow& row) { return row.verdict == verdict; });
-  };
-  if (comparison.rows.empty()) return end(ExitCode::invalid_report, "invalid: there is no run");
-  if (const Rows rows = of(Verdict::invalid); !rows.empty()) {
-    return end(ExitCode::invalid_report, "invalid: " + with_reasons(rows, comparison, own_reason));
+  if (comparison.rows.empty())
+    return end(result, ExitCode::invalid_report, "invalid: there is no run");
+  if (const Rows rows = rows_of(comparison, Verdict::invalid); !rows.empty()) {
+    return end(result, ExitCode::invalid_report,
+               "invalid: " + with_reasons(rows, comparison, own_reason));
   }
-  if (const Rows rows = of(Verdict::not_comparable); !rows.empty()) {
-    return end(ExitCode::not_comparable,
+  if (const Rows rows = rows_of(comparison, Verdict::not_comparable); !rows.empty()) {
+    return end(result, ExitCode::not_comparable,
                "not comparable: " + with_reasons(rows, comparison, own_reason));
   }
   const Rows disturbed =
       rows_where(comparison, [](const ComparisonRow& row) { return !unclean(row).empty(); });
   if (result.options.require_clean && !disturbed.empty()) {
-    return end(ExitCode::not_comparable,
+    return end(result, ExitCode::not_comparable,
                "not clean: " + with_reasons(disturbed, comparison, unclean));
   }
   Rows few = rows_where(
@@ -110,14 +115,14 @@ bool refuse(const Comparison& comparison, GateResult& result) {
   std::ranges::stable_sort(few, {}, fewest_runs_of);
   if (!few.empty()) {
     result.inconclusive = true;
-    return end(ExitCode::inconclusive,
+    return end(result, ExitCode::inconclusive,
                "inconclusive: too few runs (" + std::to_string(result.options.minimum_runs) +
                    " of each are needed): " + with_reasons(few, comparison, runs_text));
   }
   const Rows blind =
       rows_where(comparison, [](const ComparisonRow& row) { return !row.log_difference; });
   if (!blind.empty()) {
-    return end(ExitCode::inconclusive,
+    return end(result, ExitCode::inconclusive,
                "inconclusive: " + with_reasons(blind, comparison, own_reason));
   }
   return false;
@@ -135,17 +140,13 @@ bool shows_what_is_asked(const ComparisonRow& row, FailOn fail_on, double alpha)
   throw std::logic_error("unnamed FailOn");
 }
 
-bool has(const Rows& rows, const ComparisonRow& row) {
-  return std::ranges::find(rows, &row) != rows.end();
-}
-
 std::vector<RowAnswer> answers_of(const Comparison& comparison, const GateOptions& options,
                                   const Rows& failed) {
   std::vector<RowAnswer> answers;
   for (const ComparisonRow& row : comparison.rows) {
     const bool can_tell = row.log_difference && !has_few_runs(row, options);
     RowAnswer& answer = answers.emplace_back(RowAnswer::passed);
-    if (can_tell && has(failed, row)) {
+    if (can_tell && std::ranges::find(failed, &row) != failed.end()) {
       answer = RowAnswer::failed;
     } else if (!can_tell ||
                !shows_what_is_asked(row, options.fail_on, comparison.options.rule.alpha)) {
@@ -190,17 +191,9 @@ bool is_too_blind(const Comparison& comparison, const GateOptions& options) {
   return most && !(drop && *drop <= *most);
 }
 
-const char* what_passed(FailOn fail_on) {
-  switch (fail_on) {
-    case FailOn::regression:
-      return "no regression shown";
-    case FailOn::not_equivalent:
-      return "shown to be not worse";
-    case FailOn::any:
-      return "shown to be equivalent";
-  }
-  throw std::logic_error("unnamed FailOn");
-}
+// By FailOn.
+constexpr std::array what_passed = {"no regression shown", "shown to be not worse",
+                                    "shown to be equivalent"};
 
 }  // namespace
 
@@ -229,11 +222,10 @@ GateResult judge(const Comparison& comparison, const GateOptions& options) {
   const DecisionRule& rule = comparison.options.rule;
   result.alpha = rule.alpha;
   result.adjusted_p = adjusted_p(comparison, Verdict::slower);
-  const auto with = [&](Verdict verdict) {
-    return rows_where(comparison, [=](const ComparisonRow& row) { return row.verdict == verdict; });
-  };
-  const Rows slower = with(Verdict::slower), open = with(Verdict::inconclusive);
-  const Rows faster = options.fail_on == FailOn::any ? with(Verdict::faster) : Rows{};
+  const Rows slower = rows_of(comparison, Verdict::slower);
+  const Rows open = rows_of(comparison, Verdict::inconclusive);
+  const Rows faster =
+      options.fail_on == FailOn::any ? rows_of(comparison, Verdict::faster) : Rows{};
   Rows failed = slower;
   failed.insert(failed.end(), faster.begin(), faster.end());
   result.answers = answers_of(comparison, options, failed);
@@ -243,24 +235,20 @@ GateResult judge(const Comparison& comparison, const GateOptions& options) {
     return !shows_what_is_asked(row, options.fail_on, rule.alpha);
   });
   if (!slower.empty()) {
-    result.exit_code = ExitCode::gate_failed;
-    result.verdict = "fail: worse" + beyond + names_of(slower, comparison);
+    end(result, ExitCode::gate_failed, "fail: worse" + beyond + names_of(slower, comparison));
   } else if (!faster.empty()) {
-    result.exit_code = ExitCode::gate_failed;
-    result.verdict = "fail: better" + beyond + names_of(faster, comparison);
+    end(result, ExitCode::gate_failed, "fail: better" + beyond + names_of(faster, comparison));
   } else if (!unshown.empty()) {
     result.inconclusive = true;
-    result.exit_code = ExitCode::inconclusive;
-    result.verdict = "inconclusive: " + names_of(unshown, comparison);
+    end(result, ExitCode::inconclusive, "inconclusive: " + names_of(unshown, comparison));
   } else if (is_too_blind(comparison, options)) {
     result.inconclusive = true;
-    result.exit_code = ExitCode::inconclusive;
-    result.verdict =
-        "inconclusive: more runs are needed to find drops as small as --max-detectable";
+    end(result, ExitCode::inconclusive,
+        "inconclusive: more runs are needed to find drops as small as --max-detectable");
   } else {
     // Other policies have been shown all that they ask for.
     result.inconclusive = options.fail_on == FailOn::regression && !open.empty();
-    result.verdict = std::string("pass: ") + what_passed(options.fail_on);
+    result.verdict = std::string("pass: ") + what_passed.at(static_cast<size_t>(options.fail_on));
     if (!open.empty()) result.verdict += "; inconclusive: " + names_of(open, comparison);
   }
   if (holds_within_one_session(comparison)) result.verdict += " (within one session)";

@@ -108,14 +108,6 @@ std::vector<GridCurve> curves_over(const std::string& setting,
   return curves;
 }
 
-Maybe<Interval> interval_of_share(const std::vector<double>& values,
-                                  const std::vector<double>& best) {
-  const auto of_point = log_mean(values);
-  const auto of_best = log_mean(best);
-  if (!of_point || !of_best) return Unknown{"fewer than 2 runs"};
-  return interval(difference(*of_best, *of_point), side_confidence);
-}
-
 }  // namespace
 
 std::vector<GridCurve> grid_curves(const RunSet& set) {
@@ -140,9 +132,12 @@ std::optional<Knee> knee_of(const GridCurve& curve) {
     return mean(point) >= least_share_at_knee * best;
   });
   knee.share = mean(*knee.point) / best;
-  knee.interval = knee.point == knee.best ? Maybe<Interval>(Unknown{"it is the best"})
-                                          : interval_of_share(throughputs(*knee.point->arm),
-                                                              throughputs(*knee.best->arm));
+  if (knee.point == knee.best) {
+    knee.interval = Unknown{"it is the best"};
+  } else {
+    knee.interval = interval_around(
+        knee.share, {{1, throughputs(*knee.point->arm)}, {-1, throughputs(*knee.best->arm)}});
+  }
   knee.best_is_largest = knee.best == &curve.points.back();
   return knee;
 }

@@ -59,17 +59,14 @@ void add_sources(std::vector<Source>& sources, size_t side, const std::string& p
   }
 }
 
-bool has_arm(const Report& report, const std::string& wanted) {
-  return std::ranges::find(report.arms, wanted, &Arm::name) != report.arms.end();
-}
-
 // One of several reports in a file may have the arm that is asked for.
 void read_some(Source& source, std::vector<ReportText> texts, bool with_steps) {
   bool found = false;
   for (ReportText& text : texts) {
     const std::string place = text.source;
     const Report report = read_report(std::move(text));
-    if (!source.arm.empty() && !has_arm(report, source.arm)) continue;
+    const bool there = std::ranges::count(report.arms, source.arm, &Arm::name) > 0;
+    if (!source.arm.empty() && !there) continue;
     add_runs(source.runs, report, place, source.arm, with_steps);
     found = true;
   }
@@ -82,8 +79,8 @@ void read(Source& source, bool with_steps) {
   if (texts.size() > 1) return read_some(source, std::move(texts), with_steps);
   const bool foreign = source.in_folder && !claims_to_be_report(texts.front().text);
   try {
-    const Report report = read_report(std::move(texts.front()));
-    add_runs(source.runs, report, source.file, source.arm, with_steps);
+    add_runs(source.runs, read_report(std::move(texts.front())), source.file, source.arm,
+             with_steps);
   } catch (const InvalidReport&) {
     if (!foreign) throw;
     source.runs.foreign.push_back(source.file);

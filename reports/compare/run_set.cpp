@@ -70,10 +70,17 @@ void add_unsupported(RunSet& set, const UnsupportedArm& arm) {
 }
 
 RunArm& arm_in(std::vector<RunArm>& arms, const std::string& name) {
-  for (RunArm& arm : arms) {
-    if (arm.name == name) return arm;
-  }
-  return arms.emplace_back(RunArm{name, {}});
+  const auto found = std::ranges::find(arms, name, &RunArm::name);
+  return found != arms.end() ? *found : arms.emplace_back(RunArm{name, {}});
+}
+
+// The arm of that name, with what another report or set tells of it.
+template <class Told>
+RunArm& arm_in(std::vector<RunArm>& arms, const std::string& name, const Told& told) {
+  RunArm& arm = arm_in(arms, name);
+  if (told.share) arm.share = told.share;
+  if (told.grid) arm.grid = told.grid;
+  return arm;
 }
 
 // The run with the environments of its ranks in the set.
@@ -91,9 +98,7 @@ SetRun placed(RunSet& set, SetRun run, const std::vector<Environment>& environme
 
 void add_arms(RunSet& set, std::vector<RunArm> RunSet::*arms, RunSet& other) {
   for (RunArm& arm : other.*arms) {
-    RunArm& known = arm_in(set.*arms, arm.name);
-    if (arm.share) known.share = arm.share;
-    if (arm.grid) known.grid = arm.grid;
+    RunArm& known = arm_in(set.*arms, arm.name, arm);
     known.group = arm.group;
     known.whole = arm.whole;
     for (SetRun& run : arm.runs) {
@@ -104,9 +109,7 @@ void add_arms(RunSet& set, std::vector<RunArm> RunSet::*arms, RunSet& other) {
 
 // Each of its jobs by itself, and the whole, of which the share is.
 void add_unlike_jobs(RunSet& set, const Report& report, const Arm& arm, const SetRun& run) {
-  RunArm& whole = arm_in(set.wholes, arm.name);
-  if (arm.share) whole.share = arm.share;
-  if (arm.grid) whole.grid = arm.grid;
+  RunArm& whole = arm_in(set.wholes, arm.name, arm);
   whole.runs.push_back(placed(set, run, report.environments));
   Arm alone = arm;
   alone.workloads.clear();
@@ -194,12 +197,10 @@ std::vector<SampleUnit> units_of(const RunSet& set) {
   return units;
 }
 
-RunArm& arm_named(RunSet& set, const std::string& name) { return arm_in(set.arms, name); }
-
 void add_run(RunSet& set, const std::string& arm, SetRun run,
              const std::vector<Environment>& environments) {
   run = placed(set, std::move(run), environments);
-  arm_named(set, arm).runs.push_back(std::move(run));
+  arm_in(set.arms, arm).runs.push_back(std::move(run));
 }
 
 void add_set(RunSet& set, RunSet other) {
@@ -219,11 +220,7 @@ void add_runs(RunSet& set, const Report& report, const std::string& source,
       continue;
     }
     const bool unlike = does_unlike_work(arm.workloads);
-    if (!unlike) {
-      RunArm& known = arm_named(set, arm.name);
-      if (arm.share) known.share = arm.share;
-      if (arm.grid) known.grid = arm.grid;
-    }
+    if (!unlike) arm_in(set.arms, arm.name, arm);
     add_imported(set, report, arm, source);
     for (const Run& run : arm.runs) {
       SetRun added{.source = source,

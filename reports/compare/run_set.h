@@ -56,8 +56,6 @@ SampleUnit unit_of(const RunArm& arm);
 /// The units of each arm that has runs.
 std::vector<SampleUnit> units_of(const RunSet& set);
 
-RunArm& arm_named(RunSet& set, const std::string& name);
-
 /// Adds a run to the arm of that name, with the environments of its ranks, which are indices into
 /// `environments`.
 void add_run(RunSet& set, const std::string& arm, SetRun run,

@@ -5,8 +5,9 @@
 #include <functional>
 #include <map>
 
-#include "reports/compare/compare.h"
+#include "reports/compare/comparison_row.h"
 #include "reports/compare/grid_curves.h"
+#include "reports/compare/work_text.h"
 #include "reports/statistics/inference.h"
 #include "reports/statistics/statistics.h"
 #include "reports/text/text.h"
@@ -18,10 +19,10 @@ struct MeasuredArm {
   const RunArm* arm = nullptr;
   Kind kind = Kind::measured;
   int64_t ranks = 1;
-  int64_t batch = 0;           // of each rank, all micro-batches
-  std::string weak_context;    // what must agree but for the layout
-  std::string strong_context;  // the same, with the batch of all ranks
-  std::vector<double> values;  // throughput of complete runs
+  int64_t batch = 0;             // of each rank, all micro-batches
+  std::string weak_context{};    // what must agree but for the layout
+  std::string strong_context{};  // the same, with the batch of all ranks
+  std::vector<double> values;    // throughput of complete runs
 };
 
 std::string strong_context(std::vector<KeyField> key, int64_t global_batch) {
@@ -32,34 +33,27 @@ std::string strong_context(std::vector<KeyField> key, int64_t global_batch) {
   return context_sha256(key);
 }
 
-int64_t number_in(const std::vector<KeyField>& key, const char* name, int64_t missing) {
-  const auto found = std::ranges::find(key, name, &KeyField::name);
-  return found == key.end() ? missing : std::strtoll(found->value.c_str(), nullptr, 10);
+int64_t number_in(const SetRun& run, const char* name, int64_t missing) {
+  const std::string value = key_value(run, name);
+  return value.empty() ? missing : std::strtoll(value.c_str(), nullptr, 10);
 }
 
 bool shares(const RunArm& arm) {
-  if (arm.runs.empty()) return false;
-  const std::vector<KeyField>& key = arm.runs.front().key;
-  return std::ranges::any_of(key, [](const auto& field) { return field.name == "share"; });
+  return !arm.runs.empty() && !key_value(arm.runs.front(), "share").empty();
 }
 
+// Without values where no run is complete.
 MeasuredArm measured(const RunArm& arm) {
-  MeasuredArm result;
-  result.arm = &arm;
-  for (const SetRun& run : arm.runs) {
-    const Maybe<double>& value = run.run.throughput;
-    if (run.run.status != Status::complete || !value || !(*value > 0)) continue;
-    if (result.values.empty()) {
-      result.kind = run.kind;
-      result.ranks = run.run.world_size;
-      result.batch = number_in(run.key, "batch", 0) * number_in(run.key, "accumulate", 1) *
-                     number_in(run.key, "micro_batches", 1) / number_in(run.key, "pipeline", 1);
-      const std::string alike = arm.group + '\0' + combination_text(arm) + '\0';
-      result.weak_context = alike + context_sha256(run.key);
-      result.strong_context = alike + strong_context(run.key, result.batch * result.ranks);
-    }
-    result.values.push_back(*value);
-  }
+  MeasuredArm result{.arm = &arm, .values = throughputs(arm)};
+  const auto first = std::ranges::find_if(arm.runs, has_throughput);
+  if (first == arm.runs.end()) return result;
+  result.kind = first->kind;
+  result.ranks = first->run.world_size;
+  result.batch = number_in(*first, "batch", 0) * number_in(*first, "accumulate", 1) *
+                 number_in(*first, "micro_batches", 1) / number_in(*first, "pipeline", 1);
+  const std::string alike = arm.group + '\0' + combination_text(arm) + '\0';
+  result.weak_context = alike + context_sha256(first->key);
+  result.strong_context = alike + strong_context(first->key, result.batch * result.ranks);
   return result;
 }
 

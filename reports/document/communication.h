@@ -25,24 +25,18 @@ struct Bucket {
   // sums are hierarchical or through the host only the rate of a ring that takes as long.
   double bus_bandwidth_bytes_per_second = 0;
   std::optional<Precision> type{};  // of the elements on their way; empty: an earlier report
-
-  bool operator==(const Bucket&) const = default;
 };
 
 /// The step with gradients sent in buckets of this size, where the size was to be measured.
 struct TriedBucket {
   int64_t bucket_mib = 0;
   double step_seconds = 0;  // median of a few steps, of the slowest rank
-
-  bool operator==(const TriedBucket&) const = default;
 };
 
 /// The step with gradients summed in this way, where the fastest way was to be found.
 struct TriedAllReduce {
   AllReduceKind all_reduce{};
   double step_seconds = 0;  // median of many steps, of the slowest rank; the mean of all turns
-
-  bool operator==(const TriedAllReduce&) const = default;
 };
 
 /// How NCCL sums so many bytes over the ranks, or spreads their sums.
@@ -61,8 +55,6 @@ struct NcclChoices {
   std::vector<SumChoice> sums;
   std::vector<std::string> transports;  // to other ranks: "P2P/CUMEM", "SHM/direct/direct", ...
   std::vector<std::string> rings;       // ranks of the group in their order, each once: "0 1 3 2"
-
-  bool operator==(const NcclChoices&) const = default;
 };
 
 struct Communication {
@@ -81,8 +73,6 @@ struct Communication {
   // The time at that rate: 2 (ranks - 1) / ranks x bytes_per_step /
   // best_bus_bandwidth_bytes_per_second.
   Maybe<double> least_seconds_per_step;
-
-  bool operator==(const Communication&) const = default;
 };
 
 }  // namespace nearmetal

@@ -6,7 +6,6 @@
 #include <set>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "reports/document/settings.h"
@@ -35,19 +34,37 @@ Maybe<double> throughput(const Run& run) {
 }
 
 template <SampleUnit unit>
-constexpr std::array metrics_in = {
-    Metric{words_of(unit).throughput_key, words_of(unit).rate, words_of(unit).rate, 1, true, true,
-           throughput<unit>},
-    Metric{"median_step_seconds", "s", "ms", 1e3, false, false,
-           slowest<&Rank::step_time, &StepTime::median_seconds>},
-    Metric{"p95_step_seconds", "s", "ms", 1e3, false, false,
-           slowest<&Rank::step_time, &StepTime::p95_seconds>, 20},
-    Metric{"p99_step_seconds", "s", "ms", 1e3, false, false,
-           slowest<&Rank::step_time, &StepTime::p99_seconds>, 100},
-    Metric{"set_up_seconds", "s", "s", 1, false, false,
-           slowest<&Rank::set_up, &SetUp::total_seconds>},
-    Metric{"prepare_seconds", "s", "s", 1, false, false,
-           slowest<&Rank::set_up, &SetUp::prepare_seconds>},
+constexpr Metric throughput_in{words_of(unit).throughput_key,
+                               words_of(unit).rate,
+                               words_of(unit).rate,
+                               1,
+                               true,
+                               true,
+                               throughput<unit>};
+// By unit.
+constexpr std::array throughput_metrics = {throughput_in<SampleUnit::image>,
+                                           throughput_in<SampleUnit::sequence>};
+
+constexpr Metric milliseconds(const char* name, Maybe<double> (*value_of)(const Run& run),
+                              int64_t fewest_steps = 0) {
+  return {name, "s", "ms", 1e3, false, false, value_of, fewest_steps};
+}
+constexpr Metric seconds(const char* name, Maybe<double> (*value_of)(const Run& run)) {
+  return {name, "s", "s", 1, false, false, value_of};
+}
+
+constexpr std::array metrics_of_any_unit = {
+    milliseconds("median_step_seconds", slowest<&Rank::step_time, &StepTime::median_seconds>),
+    milliseconds("p95_step_seconds", slowest<&Rank::step_time, &StepTime::p95_seconds>, 20),
+    milliseconds("p99_step_seconds", slowest<&Rank::step_time, &StepTime::p99_seconds>, 100),
+    seconds("set_up_seconds", slowest<&Rank::set_up, &SetUp::total_seconds>),
+    seconds("prepare_seconds", slowest<&Rank::set_up, &SetUp::prepare_seconds>),
+};
+
+constexpr std::array metrics_of_latency = {
+    milliseconds("median_latency_seconds", slowest<&Rank::latency, &Latency::median_seconds>),
+    milliseconds("p95_latency_seconds", slowest<&Rank::latency, &Latency::p95_seconds>),
+    milliseconds("p99_latency_seconds", slowest<&Rank::latency, &Latency::p99_seconds>),
 };
 
 // The GPUs that ranks have, each once. A MIG device is a part of one.
@@ -81,15 +98,6 @@ const Metric& per_gpu_metric() {
   return metric;
 }
 
-constexpr std::array metrics_of_latency = {
-    Metric{"median_latency_seconds", "s", "ms", 1e3, false, false,
-           slowest<&Rank::latency, &Latency::median_seconds>},
-    Metric{"p95_latency_seconds", "s", "ms", 1e3, false, false,
-           slowest<&Rank::latency, &Latency::p95_seconds>},
-    Metric{"p99_latency_seconds", "s", "ms", 1e3, false, false,
-           slowest<&Rank::latency, &Latency::p99_seconds>},
-};
-
 Maybe<double> bus_bandwidth(const Run& run) {
   if (run.communication) return run.communication->best_bus_bandwidth_bytes_per_second;
   return Unknown{"no gradients are exchanged"};
@@ -122,25 +130,13 @@ void drop_what_is_of_the_first(Run& run) {
 
 }  // namespace
 
-std::span<const Metric> metrics_of(SampleUnit unit) {
-  switch (unit) {
-    case SampleUnit::image:
-      return metrics_in<SampleUnit::image>;
-    case SampleUnit::sequence:
-      return metrics_in<SampleUnit::sequence>;
-  }
-  throw std::logic_error("unnamed SampleUnit");
-}
-
 std::vector<const Metric*> metrics_of(std::span<const SampleUnit> units) {
   std::vector<const Metric*> metrics;
   for (const SampleUnit unit : units) {
-    for (const Metric& metric : metrics_of(unit)) {
-      const bool known = std::ranges::any_of(metrics, [&](const Metric* other) {
-        return std::string_view(other->name) == metric.name;
-      });
-      if (!known) metrics.push_back(&metric);
-    }
+    const Metric* throughput = &throughput_metric(unit);
+    if (std::ranges::find(metrics, throughput) == metrics.end()) metrics.push_back(throughput);
+    if (metrics.size() > 1) continue;
+    for (const Metric& metric : metrics_of_any_unit) metrics.push_back(&metric);
   }
   return metrics;
 }
@@ -164,14 +160,15 @@ bool tells_latency(const Run& run) {
 }
 
 std::vector<const Metric*> told_metrics_of(const Run& run) {
-  std::vector<const Metric*> metrics;
-  for (const Metric& metric : metrics_of(run.sample)) metrics.push_back(&metric);
+  std::vector<const Metric*> metrics = metrics_of(std::vector{run.sample});
   if (!tells_latency(run)) return metrics;
   for (const Metric& metric : metrics_of_latency) metrics.push_back(&metric);
   return metrics;
 }
 
-const Metric& throughput_metric(SampleUnit unit) { return metrics_of(unit).front(); }
+const Metric& throughput_metric(SampleUnit unit) {
+  return throughput_metrics.at(static_cast<size_t>(unit));
+}
 
 const Metric& bus_bandwidth_metric() {
   static constexpr Metric metric{

@@ -22,10 +22,8 @@ struct Metric {
   int64_t fewest_steps = 0;  // of a window; of fewer, a quantile is little more than the longest
 };
 
-/// The metrics of runs in this unit. Throughput comes first: it is compared when nothing else is
-/// asked for. Times are those of the slowest rank.
-std::span<const Metric> metrics_of(SampleUnit unit);
-/// Each of the metrics in one of these units once.
+/// The metrics of runs in these units, each once. Throughput in the first unit comes first: it is
+/// compared when nothing else is asked for. Times are those of the slowest rank.
 std::vector<const Metric*> metrics_of(std::span<const SampleUnit> units);
 /// The same, and those reported where they are asked for: the throughput of each GPU, and latency.
 std::vector<const Metric*> all_metrics_of(std::span<const SampleUnit> units);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <stdexcept>
 #include <string_view>
 
 namespace nearmetal {
@@ -9,18 +11,38 @@ namespace {
 
 constexpr std::string_view unit_of_times = "_seconds";
 
+constexpr Setting setting(SettingMember member, const char* name, SettingGroup group,
+                          Setting rest) {
+  rest.member = member;
+  rest.name = name;
+  rest.group = group;
+  return rest;
+}
+
+constexpr Setting work_setting(SettingMember member, const char* name, SettingGroup group,
+                               Setting rest) {
+  rest.decides = Decides::work;
+  return setting(member, name, group, rest);
+}
+
+// Of another machine or another run it has no meaning.
+constexpr Setting display_setting(SettingMember member, const char* name, SettingGroup group,
+                                  Setting rest) {
+  rest.decides = Decides::display;
+  rest.repeated = false;
+  return setting(member, name, group, rest);
+}
+
 // In the order of documents.
 constexpr std::array table{
-    setting(&RunConfig::model, "model", SettingGroup::work,
-            {.help = "resnet18, vgg16, vit_b_16, bert_base, ...; see models",
-             .value = "NAME",
-             .decides = Decides::work,
-             .commands = in_all_but_stress}),
-    setting(&RunConfig::device, "device", SettingGroup::place,
-            {.help = "auto: cuda if an NVIDIA device is visible",
-             .settled = true,
-             .decides = Decides::work,
-             .commands = in_run | in_export | in_micro | in_stress}),
+    work_setting(&RunConfig::model, "model", SettingGroup::work,
+                 {.help = "resnet18, vgg16, vit_b_16, bert_base, ...; see models",
+                  .value = "NAME",
+                  .commands = in_all_but_stress}),
+    work_setting(&RunConfig::device, "device", SettingGroup::place,
+                 {.help = "auto: cuda if an NVIDIA device is visible",
+                  .settled = true,
+                  .commands = in_run | in_export | in_micro | in_stress}),
     setting(&RunConfig::gpu, "gpu", SettingGroup::place,
             {.help = "index among the visible GPUs",
              .meaning = "Index among the visible GPUs",
@@ -28,34 +50,31 @@ constexpr std::array table{
              .most = 1023,
              .commands = in_run | in_export | in_micro | in_stress,
              .only_for = Device::cuda}),
-    setting(&RunConfig::precision, "precision", SettingGroup::work,
-            {.help = "type of activations and products [cuda: fp16, cpu: fp32]",
-             .meaning = "Precision of activations and of the operands of products",
-             .decides = Decides::work,
-             .commands = in_all_but_stress}),
-    setting(&RunConfig::batch, "batch", SettingGroup::work,
-            {.help = "auto: the most that fit [256, cpu: 16; sequences: 32, cpu: 4]",
-             .meaning =
-                 "Images or sequences of a rank at once: a step, or a micro-batch; null: none fits",
-             .range = at_least(1),
-             .most = 1e6,
-             .takes_auto = true,
-             .automatic = largest_that_fits,
-             .decides = Decides::work,
-             .commands = in_all_but_stress}),
-    setting(&RunConfig::image_size, "image_size", SettingGroup::work,
-            {.help = "height and width in pixels",
-             .meaning = "Height and width in pixels",
-             .range = at_least(1),
-             .most = 16384,
-             .decides = Decides::work,
-             .commands = in_all_but_stress}),
-    setting(&RunConfig::classes, "classes", SettingGroup::work,
-            {.help = "number of classes",
-             .range = at_least(2),
-             .most = 1e6,
-             .decides = Decides::work,
-             .commands = in_all_but_stress}),
+    work_setting(&RunConfig::precision, "precision", SettingGroup::work,
+                 {.help = "type of activations and products [cuda: fp16, cpu: fp32]",
+                  .meaning = "Precision of activations and of the operands of products",
+                  .commands = in_all_but_stress}),
+    work_setting(
+        &RunConfig::batch, "batch", SettingGroup::work,
+        {.help = "auto: the most that fit [256, cpu: 16; sequences: 32, cpu: 4]",
+         .meaning =
+             "Images or sequences of a rank at once: a step, or a micro-batch; null: none fits",
+         .range = at_least(1),
+         .most = 1e6,
+         .takes_auto = true,
+         .automatic = largest_that_fits,
+         .commands = in_all_but_stress}),
+    work_setting(&RunConfig::image_size, "image_size", SettingGroup::work,
+                 {.help = "height and width in pixels",
+                  .meaning = "Height and width in pixels",
+                  .range = at_least(1),
+                  .most = 16384,
+                  .commands = in_all_but_stress}),
+    work_setting(&RunConfig::classes, "classes", SettingGroup::work,
+                 {.help = "number of classes",
+                  .range = at_least(2),
+                  .most = 1e6,
+                  .commands = in_all_but_stress}),
     setting(&RunConfig::steps, "steps", SettingGroup::length,
             {.help = "timed steps, instead of --duration",
              .meaning = "Steps of the timed window; null: by duration_seconds",
@@ -70,87 +89,80 @@ constexpr std::array table{
              .meaning = "Fewest steps before the timed window",
              .range = at_least(1),
              .most = most_steps}),
-    setting(&RunConfig::input, "input", SettingGroup::work,
-            {.help = "memory of the images; host is pinned, pageable is not",
-             .meaning = "Where the images stay; host, pageable: copied every step, from memory "
-                        "that is pinned or not",
-             .decides = Decides::work,
-             .key_place = 2,
-             .last = true}),
-    setting(&RunConfig::launch, "launch", SettingGroup::place,
-            {.help = "the step as one CUDA graph, or kernel by kernel [graph]",
-             .meaning = "How GPU work is launched; null on the CPU",
-             .names = without(LaunchMode::call),
-             .decides = Decides::work,
-             .key_place = 2,
-             .commands = in_all_but_stress,
-             .only_for = Device::cuda,
-             .last = true}),
-    setting(&RunConfig::host_wait, "host_wait", SettingGroup::place,
-            {.help = "how the host waits: CUDA's choice, or asleep until woken",
-             .meaning = "How the host waits for a step of a GPU: as CUDA chooses, or asleep "
-                        "until an interrupt",
-             .decides = Decides::work,
-             .key_place = 2,
-             .only_for = Device::cuda,
-             .added = true,
-             .last = true}),
-    setting(&RunConfig::kernels, "kernels", SettingGroup::work,
-            {.help = "cudnn: NVIDIA's libraries alone where they can",
-             .meaning = "Which kernels may serve: the fastest, those of this program among them, "
-                        "or cuDNN's and cuBLASLt's alone wherever they have the operation",
-             .decides = Decides::work,
-             .key_place = 2,
-             .commands = in_all_but_stress,
-             .only_for = Device::cuda,
-             .added = true,
-             .last = true}),
-    setting(&RunConfig::accumulate, "accumulate", SettingGroup::work,
-            {.help = "micro-batches of --batch samples before an update",
-             .meaning = "Micro-batches of a step, each of `batch` samples, with one update",
-             .range = at_least(1),
-             .most = 4096,
-             .decides = Decides::work,
-             .key_place = 2,
-             .added = true,
-             .last = true}),
-    setting(&RunConfig::learning_rate, "learning_rate", SettingGroup::optimizer,
-            {.help = "constant [sgd: batch / 64 / features, at most 0.1; adamw: 5e-5]",
-             .range = at_least(0),
-             .most = 1e6,
-             .decides = Decides::work,
-             .key_place = 4,
-             .commands = in_run | in_sweep | in_export,
-             .needs = Needs::training}),
-    setting(&RunConfig::momentum, "momentum", SettingGroup::optimizer,
-            {.help = "momentum of SGD",
-             .range = within(0, 1),
-             .most = 1,
-             .decides = Decides::work,
-             .key_place = 4,
-             .commands = in_run | in_sweep | in_export,
-             .needs = Needs::training}),
-    setting(&RunConfig::weight_decay, "weight_decay", SettingGroup::optimizer,
-            {.help = "decay [sgd: 1e-4, of all parameters; adamw: 0.01, of matrices]",
-             .meaning = "Weight decay; sgd: L2, of every parameter; adamw: decoupled, of matrices",
-             .range = at_least(0),
-             .most = 1,
-             .decides = Decides::work,
-             .key_place = 4,
-             .commands = in_run | in_sweep | in_export,
-             .needs = Needs::training}),
-    setting(&RunConfig::zero_init, "zero_init", SettingGroup::optimizer,
-            {.help = "start the last scale of each residual block at 0",
-             .meaning = "The last scale of each residual branch starts at 0",
-             .decides = Decides::work,
-             .key_place = 3,
-             .commands = in_run | in_sweep | in_export}),
-    setting(&RunConfig::loss_scale, "loss_scale", SettingGroup::optimizer,
-            {.help = "loss scale of fp16 [8 x sqrt(batch), as a power of two]",
-             .value = "N|dynamic",
-             .decides = Decides::work,
-             .key_place = 3,
-             .commands = in_run | in_sweep | in_export}),
+    work_setting(
+        &RunConfig::input, "input", SettingGroup::work,
+        {.help = "memory of the images; host is pinned, pageable is not",
+         .meaning = "Where the images stay; host, pageable: copied every step, from memory "
+                    "that is pinned or not",
+         .key_place = 2,
+         .last = true}),
+    work_setting(&RunConfig::launch, "launch", SettingGroup::place,
+                 {.help = "the step as one CUDA graph, or kernel by kernel [graph]",
+                  .meaning = "How GPU work is launched; null on the CPU",
+                  .names = without(LaunchMode::call),
+                  .key_place = 2,
+                  .commands = in_all_but_stress,
+                  .only_for = Device::cuda,
+                  .last = true}),
+    work_setting(&RunConfig::host_wait, "host_wait", SettingGroup::place,
+                 {.help = "how the host waits: CUDA's choice, or asleep until woken",
+                  .meaning = "How the host waits for a step of a GPU: as CUDA chooses, or asleep "
+                             "until an interrupt",
+                  .key_place = 2,
+                  .only_for = Device::cuda,
+                  .added = true,
+                  .last = true}),
+    work_setting(
+        &RunConfig::kernels, "kernels", SettingGroup::work,
+        {.help = "cudnn: NVIDIA's libraries alone where they can",
+         .meaning = "Which kernels may serve: the fastest, those of this program among them, "
+                    "or cuDNN's and cuBLASLt's alone wherever they have the operation",
+         .key_place = 2,
+         .commands = in_all_but_stress,
+         .only_for = Device::cuda,
+         .added = true,
+         .last = true}),
+    work_setting(&RunConfig::accumulate, "accumulate", SettingGroup::work,
+                 {.help = "micro-batches of --batch samples before an update",
+                  .meaning = "Micro-batches of a step, each of `batch` samples, with one update",
+                  .range = at_least(1),
+                  .most = 4096,
+                  .key_place = 2,
+                  .added = true,
+                  .last = true}),
+    work_setting(&RunConfig::learning_rate, "learning_rate", SettingGroup::optimizer,
+                 {.help = "constant [sgd: batch / 64 / features, at most 0.1; adamw: 5e-5]",
+                  .range = at_least(0),
+                  .most = 1e6,
+                  .key_place = 4,
+                  .commands = in_run | in_sweep | in_export,
+                  .needs = Needs::training}),
+    work_setting(&RunConfig::momentum, "momentum", SettingGroup::optimizer,
+                 {.help = "momentum of SGD",
+                  .range = within(0, 1),
+                  .most = 1,
+                  .key_place = 4,
+                  .commands = in_run | in_sweep | in_export,
+                  .needs = Needs::training}),
+    work_setting(
+        &RunConfig::weight_decay, "weight_decay", SettingGroup::optimizer,
+        {.help = "decay [sgd: 1e-4, of all parameters; adamw: 0.01, of matrices]",
+         .meaning = "Weight decay; sgd: L2, of every parameter; adamw: decoupled, of matrices",
+         .range = at_least(0),
+         .most = 1,
+         .key_place = 4,
+         .commands = in_run | in_sweep | in_export,
+         .needs = Needs::training}),
+    work_setting(&RunConfig::zero_init, "zero_init", SettingGroup::optimizer,
+                 {.help = "start the last scale of each residual block at 0",
+                  .meaning = "The last scale of each residual branch starts at 0",
+                  .key_place = 3,
+                  .commands = in_run | in_sweep | in_export}),
+    work_setting(&RunConfig::loss_scale, "loss_scale", SettingGroup::optimizer,
+                 {.help = "loss scale of fp16 [8 x sqrt(batch), as a power of two]",
+                  .value = "N|dynamic",
+                  .key_place = 3,
+                  .commands = in_run | in_sweep | in_export}),
     setting(&RunConfig::seed, "seed", SettingGroup::work,
             {.help = "random seed of parameters, images and labels",
              .range = at_least(0),
@@ -216,18 +228,18 @@ constexpr std::array table{
              .only_for = Device::cuda,
              .needs = Needs::exchange,
              .added = true}),
-    setting(&RunConfig::forward_only, "forward_only", SettingGroup::work,
-            {.help = "only the forward pass of training, with its loss",
-             .meaning = "Forward pass and loss alone, batch norm by the statistics of the batch",
-             .decides = Decides::work,
-             .key_place = 1}),
-    setting(&RunConfig::inference, "inference", SettingGroup::work,
-            {.help = "evaluate, with batch norms folded; run also measures latency",
-             .meaning = "Batch norm by running statistics, folded into convolutions, and no loss",
-             .decides = Decides::work,
-             .key_place = 1,
-             .commands = in_run | in_sweep | in_export | in_micro,
-             .added = true}),
+    work_setting(
+        &RunConfig::forward_only, "forward_only", SettingGroup::work,
+        {.help = "only the forward pass of training, with its loss",
+         .meaning = "Forward pass and loss alone, batch norm by the statistics of the batch",
+         .key_place = 1}),
+    work_setting(
+        &RunConfig::inference, "inference", SettingGroup::work,
+        {.help = "evaluate, with batch norms folded; run also measures latency",
+         .meaning = "Batch norm by running statistics, folded into convolutions, and no loss",
+         .key_place = 1,
+         .commands = in_run | in_sweep | in_export | in_micro,
+         .added = true}),
     setting(&RunConfig::verify, "verify", SettingGroup::length,
             {.help = "prove that the network memorises a small set", .proves = true}),
     setting(&RunConfig::profile, "profile", SettingGroup::length,
@@ -237,134 +249,122 @@ constexpr std::array table{
              .meaning = "Time the machine right after the window",
              .decides = Decides::display,
              .added = true}),
-    setting(&RunConfig::plan_cache, "plan_cache", SettingGroup::files,
-            {.help = "kernel choices of earlier runs [~/.cache/nearmetal/plans.json]",
-             .value = "FILE|off",
-             .decides = Decides::display,
-             .commands = in_all_but_stress,
-             .repeated = false}),
-    setting(&RunConfig::plans, "plans", SettingGroup::files,
-            {.help = "use exactly the kernel choices (plans) of this report",
-             .value = "REPORT",
-             .meaning = "Report whose plans are pinned",
-             .decides = Decides::display,
-             .commands = in_all_but_stress,
-             .repeated = false}),
-    setting(&RunConfig::output, "output", SettingGroup::files,
-            {.help = "report file; - is stdout",
-             .value = "FILE",
-             .decides = Decides::display,
-             .commands = in_run,
-             .repeated = false}),
-    setting(&RunConfig::environment, "environment", SettingGroup::evidence,
-            {.help = "declare what this machine is; a mismatch is a warning",
-             .meaning = "Kind of machine that the user claims it to be",
-             .decides = Decides::display,
-             .repeated = false,
-             .added = true}),
-    setting(&RunConfig::host_facts, "host_facts", SettingGroup::evidence,
-            {.help = "JSON object with facts that only the host's operator knows",
-             .value = "FILE",
-             .meaning = "File by the operator of the host",
-             .decides = Decides::display,
-             .repeated = false,
-             .added = true}),
-    setting(&RunConfig::no_host_info, "no_host_info", SettingGroup::evidence,
-            {.help = "leave out names, addresses and ids of hosts, and folders",
-             .meaning = "Host names, network addresses, UUIDs and serial numbers are left out, "
-                        "and of absolute paths all but the name of the file",
-             .decides = Decides::display,
-             .repeated = false,
-             .added = true}),
-    setting(&RunConfig::monitor_hz, "monitor_hz", SettingGroup::evidence,
-            {.help = "samples of clocks, power and CPU per second; 0: none",
-             .meaning = "Samples per second of the timed window; 0: none",
-             .range = at_least(0),
-             .most = 100,
-             .decides = Decides::display,
-             .repeated = false,
-             .added = true}),
-    setting(&RunConfig::force, "force", SettingGroup::files,
-            {.help = "replace an existing report",
-             .decides = Decides::display,
-             .commands = in_run,
-             .repeated = false}),
-    setting(&RunConfig::json, "json", SettingGroup::files,
-            {.help = "print the report alone, on stdout",
-             .decides = Decides::display,
-             .commands = in_run,
-             .repeated = false}),
-    setting(&RunConfig::quiet, "quiet", SettingGroup::files,
-            {.help = "print no remarks and no progress",
-             .decides = Decides::display,
-             .commands = in_run,
-             .repeated = false}),
-    setting(&RunConfig::no_progress, "no_progress", SettingGroup::files,
-            {.help = "print no progress line",
-             .decides = Decides::display,
-             .commands = in_run,
-             .repeated = false}),
-    setting(&RunConfig::pipeline, "pipeline", SettingGroup::several_ranks,
-            {.help = "cut the network into N stages, each on a rank of its own",
-             .meaning = "Stages into which the network is cut, each on a rank of its own; so many "
-                        "ranks are one replica of the network",
-             .range = at_least(1),
-             .most = 1024,
-             .decides = Decides::work,
-             .key_place = 5,
-             .commands = in_run | in_sweep | in_export,
-             .needs = Needs::training,
-             .added = true,
-             .last = true}),
-    setting(&RunConfig::micro_batches, "micro_batches", SettingGroup::several_ranks,
-            {.help = "micro-batches of --batch samples in each update",
-             .meaning = "Micro-batches of a step, each of `batch` samples, that go through the "
-                        "stages one behind another; 1 with several stages: model parallel, of "
-                        "which nothing overlaps",
-             .range = at_least(1),
-             .most = 1024,
-             .decides = Decides::work,
-             .key_place = 5,
-             .needs = Needs::training,
-             .added = true,
-             .last = true}),
-    setting(&RunConfig::schedule, "schedule", SettingGroup::several_ranks,
-            {.help = "order of the stages' work; 1f1b holds fewer activations",
-             .meaning = "Order of the stages' work: gpipe: all forward passes first, 1f1b: a "
-                        "backward pass as soon as there is one",
-             .decides = Decides::work,
-             .key_place = 5,
-             .needs = Needs::training,
-             .added = true,
-             .last = true}),
-    setting(&RunConfig::cuts, "cuts", SettingGroup::several_ranks,
-            {.help = "last layers of stages: layer2.3,layer3.2 [by measured times]",
-             .value = "LAYERS",
-             .meaning = "The layers behind which the network is cut, in their order; null: there "
-                        "is one stage, or a run did not get as far as to balance them",
-             .decides = Decides::work,
-             .key_place = 5,
-             .needs = Needs::training,
-             .added = true,
-             .last = true}),
-    setting(&RunConfig::sequence, "sequence", SettingGroup::work,
-            {.help = "tokens per sequence, of networks that read sequences [384]",
-             .meaning = "Tokens of a sequence; null: the network reads images",
-             .range = within(8, 512),
-             .most = 512,
-             .decides = Decides::work,
-             .commands = in_all_but_stress,
-             .added = true,
-             .last = true}),
-    setting(&RunConfig::optimizer, "optimizer", SettingGroup::optimizer,
-            {.help = "update rule [transformers: adamw, other networks: sgd]",
-             .meaning = "Rule by which parameters are updated; null, as in earlier reports: sgd",
-             .decides = Decides::work,
-             .key_place = 4,
-             .commands = in_run | in_sweep | in_export,
-             .needs = Needs::training,
-             .added = true,
-             .last = true})};
+    display_setting(&RunConfig::plan_cache, "plan_cache", SettingGroup::files,
+                    {.help = "kernel choices of earlier runs [~/.cache/nearmetal/plans.json]",
+                     .value = "FILE|off",
+                     .commands = in_all_but_stress}),
+    display_setting(&RunConfig::plans, "plans", SettingGroup::files,
+                    {.help = "use exactly the kernel choices (plans) of this report",
+                     .value = "REPORT",
+                     .meaning = "Report whose plans are pinned",
+                     .commands = in_all_but_stress}),
+    display_setting(&RunConfig::output, "output", SettingGroup::files,
+                    {.help = "report file; - is stdout", .value = "FILE", .commands = in_run}),
+    display_setting(&RunConfig::environment, "environment", SettingGroup::evidence,
+                    {.help = "declare what this machine is; a mismatch is a warning",
+                     .meaning = "Kind of machine that the user claims it to be",
+                     .added = true}),
+    display_setting(&RunConfig::host_facts, "host_facts", SettingGroup::evidence,
+                    {.help = "JSON object with facts that only the host's operator knows",
+                     .value = "FILE",
+                     .meaning = "File by the operator of the host",
+                     .added = true}),
+    display_setting(
+        &RunConfig::no_host_info, "no_host_info", SettingGroup::evidence,
+        {.help = "leave out names, addresses and ids of hosts, and folders",
+         .meaning = "Host names, network addresses, UUIDs and serial numbers are left out, "
+                    "and of absolute paths all but the name of the file",
+         .added = true}),
+    display_setting(&RunConfig::monitor_hz, "monitor_hz", SettingGroup::evidence,
+                    {.help = "samples of clocks, power and CPU per second; 0: none",
+                     .meaning = "Samples per second of the timed window; 0: none",
+                     .range = at_least(0),
+                     .most = 100,
+                     .added = true}),
+    display_setting(&RunConfig::force, "force", SettingGroup::files,
+                    {.help = "replace an existing report", .commands = in_run}),
+    display_setting(&RunConfig::json, "json", SettingGroup::files,
+                    {.help = "print the report alone, on stdout", .commands = in_run}),
+    display_setting(&RunConfig::quiet, "quiet", SettingGroup::files,
+                    {.help = "print no remarks and no progress", .commands = in_run}),
+    display_setting(&RunConfig::no_progress, "no_progress", SettingGroup::files,
+                    {.help = "print no progress line", .commands = in_run}),
+    work_setting(
+        &RunConfig::pipeline, "pipeline", SettingGroup::several_ranks,
+        {.help = "cut the network into N stages, each on a rank of its own",
+         .meaning = "Stages into which the network is cut, each on a rank of its own; so many "
+                    "ranks are one replica of the network",
+         .range = at_least(1),
+         .most = 1024,
+         .key_place = 5,
+         .commands = in_run | in_sweep | in_export,
+         .needs = Needs::training,
+         .added = true,
+         .last = true}),
+    work_setting(
+        &RunConfig::micro_batches, "micro_batches", SettingGroup::several_ranks,
+        {.help = "micro-batches of --batch samples in each update",
+         .meaning = "Micro-batches of a step, each of `batch` samples, that go through the "
+                    "stages one behind another; 1 with several stages: model parallel, of "
+                    "which nothing overlaps",
+         .range = at_least(1),
+         .most = 1024,
+         .key_place = 5,
+         .needs = Needs::training,
+         .added = true,
+         .last = true}),
+    work_setting(&RunConfig::schedule, "schedule", SettingGroup::several_ranks,
+                 {.help = "order of the stages' work; 1f1b holds fewer activations",
+                  .meaning = "Order of the stages' work: gpipe: all forward passes first, 1f1b: a "
+                             "backward pass as soon as there is one",
+                  .key_place = 5,
+                  .needs = Needs::training,
+                  .added = true,
+                  .last = true}),
+    work_setting(
+        &RunConfig::cuts, "cuts", SettingGroup::several_ranks,
+        {.help = "last layers of stages: layer2.3,layer3.2 [by measured times]",
+         .value = "LAYERS",
+         .meaning = "The layers behind which the network is cut, in their order; null: there "
+                    "is one stage, or a run did not get as far as to balance them",
+         .key_place = 5,
+         .needs = Needs::training,
+         .added = true,
+         .last = true}),
+    work_setting(&RunConfig::sequence, "sequence", SettingGroup::work,
+                 {.help = "tokens per sequence, of networks that read sequences [384]",
+                  .meaning = "Tokens of a sequence; null: the network reads images",
+                  .range = within(8, 512),
+                  .most = 512,
+                  .commands = in_all_but_stress,
+                  .added = true,
+                  .last = true}),
+    work_setting(
+        &RunConfig::optimizer, "optimizer", SettingGroup::optimizer,
+        {.help = "update rule [transformers: adamw, other networks: sgd]",
+         .meaning = "Rule by which parameters are updated; null, as in earlier reports: sgd",
+         .key_place = 4,
+         .commands = in_run | in_sweep | in_export,
+         .needs = Needs::training,
+         .added = true,
+         .last = true})};
+
+// A number of steps stands in place of the time.
+bool has_effect(const Setting& setting, const RunConfig& config) {
+  if (setting.only_for && *setting.only_for != config.device) return false;
+  return !is_time(setting) || !config.steps;
+}
+
+// None for a toggle that is off, and where nothing was chosen.
+template <class T>
+void append_flag(std::vector<std::string>& arguments, const Setting& setting, const T& value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    if (value) arguments.push_back(flag_of(setting));
+  } else {
+    const std::optional<std::string> text = setting_text(setting, value);
+    if (text) arguments.push_back(flag_of(setting) + "=" + *text);
+  }
+}
 
 }  // namespace
 
@@ -408,6 +408,52 @@ Origins origins_of(const std::vector<std::string>& given) {
   }
   for (const std::string& name : given) origins.at(name) = Origin::flag;
   return origins;
+}
+
+std::string setting_text(const Setting&, const std::string& value) { return value; }
+std::string setting_text(const Setting&, int64_t value) { return std::to_string(value); }
+
+// The shortest text that reads back as the same number.
+std::string setting_text(const Setting& setting, double value) {
+  std::array<char, 32> text{};
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value);
+  return std::string(text.data(), end.ptr) + (is_time(setting) ? "s" : "");
+}
+
+std::string setting_text(const Setting& setting, const LossScale& scale) {
+  if (!scale.dynamic) return setting_text(setting, scale.initial);
+  if (scale.initial == initial_of_dynamic) return "dynamic";
+  throw std::invalid_argument("a dynamic loss scale that starts at " +
+                              setting_text(setting, scale.initial) + " cannot be asked for again");
+}
+
+Workload repeated_workload(const RunConfig& config) {
+  Workload workload;
+  for_each_setting([&](const Setting& setting, auto member) {
+    if (!setting.repeated || !has_effect(setting, config)) return;
+    std::vector<std::string> flags;
+    append_flag(flags, setting, config.*member);
+    if (flags.empty()) return;
+    workload.config.*member = config.*member;
+    workload.given.emplace_back(setting.name);
+  });
+  return workload;
+}
+
+std::vector<std::string> run_arguments(const RunConfig& config) {
+  return run_arguments(repeated_workload(config));
+}
+
+std::vector<std::string> run_arguments(const Workload& workload) {
+  std::vector<std::string> arguments = {"run"};
+  for (const std::string& name : workload.given) {
+    visit_settings(
+        [&](const Setting& setting, const auto& value) {
+          if (setting.name == name) append_flag(arguments, setting, value);
+        },
+        workload.config);
+  }
+  return arguments;
 }
 
 }  // namespace nearmetal

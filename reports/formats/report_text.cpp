@@ -27,8 +27,7 @@ namespace nearmetal {
 namespace {
 
 std::vector<const Metric*> shown_metrics(const RunArm& arm) {
-  std::vector<const Metric*> metrics;
-  for (const Metric& metric : metrics_of(unit_of(arm))) metrics.push_back(&metric);
+  std::vector<const Metric*> metrics = metrics_of(std::vector{unit_of(arm)});
   if (shows_latency(arm)) {
     for (const Metric& metric : latency_metrics()) metrics.push_back(&metric);
   }
@@ -40,8 +39,8 @@ std::vector<const Metric*> shown_metrics(const RunArm& arm) {
 std::vector<LeftOut> left_out_of(const RunArm& arm) {
   std::vector<LeftOut> found;
   bool is_first = true;
-  for (const Metric& metric : metrics_of(unit_of(arm))) {
-    for (const LeftOut& run : left_out_of(arm, metric)) {
+  for (const Metric* metric : metrics_of(std::vector{unit_of(arm)})) {
+    for (const LeftOut& run : left_out_of(arm, *metric)) {
       if (is_imported(arm)) continue;  // a value that its file lacks is missing from no mean
       if (is_first || !run.metric.empty()) found.push_back(run);
     }

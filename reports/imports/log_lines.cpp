@@ -1,8 +1,12 @@
 #include "reports/imports/log_lines.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
+#include <optional>
+#include <sstream>
+#include <utility>
 
 #include "models/errors.h"
 #include "reports/text/pattern.h"
@@ -30,6 +34,230 @@ std::string without_prefix(const std::string& line, std::string& rank) {
     }
     rest.erase(0, found[0].size());
   }
+}
+
+// tf_cnn_benchmarks (github.com/tensorflow/benchmarks): a header of "Name:  value" lines, then
+// steps and "total images/sec: N".
+
+constexpr const char* total_words = "total images/sec:";
+
+struct Header {
+  int64_t line = 0;  // of its first; 0: none is open
+  std::map<std::string, std::string> values;
+  std::optional<double> global_batch;
+  std::optional<double> batch;  // of each device
+};
+
+std::string trimmed(const std::string& text) {
+  const size_t begin = text.find_first_not_of(" \t");
+  return begin == text.npos ? "" : text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
+}
+
+// Names of the header that say what was computed, as the comparable key calls them.
+constexpr std::array work_names = {std::pair("Model", "model"), std::pair("Dataset", "dataset"),
+                                   std::pair("Optimizer", "optimizer"),
+                                   std::pair("Variables", "variable_update")};
+constexpr std::array fact_names = {"TensorFlow", "Mode",        "Num batches", "Num epochs",
+                                   "Devices",    "Data format", "NUMA bind",   "AllReduce"};
+
+bool is_of_header(const std::string& name) {
+  for (const auto& [known, field] : work_names) {
+    if (name == known) return true;
+  }
+  return std::ranges::find(fact_names, name) != fact_names.end();
+}
+
+void take_value(const PublishedLog& log, const LogLine& line, const std::string& name,
+                const std::string& value, Header& header) {
+  if (header.values.contains(name)) {
+    stop_at(log, line.number,
+            "'" + name + ":' comes again, and the run of line " + std::to_string(header.line) +
+                " has no '" + total_words + "' yet: keep the output of one rank");
+  }
+  if (header.line == 0) header.line = line.number;
+  header.values[name] = value;
+}
+
+// "128 global", or on the next line "64.0 per device".
+void take_batch(const PublishedLog& log, const LogLine& line, const std::string& text,
+                Header& header) {
+  const size_t end = text.find(' ');
+  const std::string of = end == text.npos ? "" : text.substr(end + 1);
+  std::optional<double>& batch = of == "global" ? header.global_batch : header.batch;
+  if (of != "global" && of != "per device") {
+    stop_at(log, line.number, "'Batch size:' must be followed by 'N global' and 'N per device'");
+  }
+  batch = positive_number(log, line.number, text.substr(0, end), "the batch size");
+}
+
+// Each device computes a batch of its own.
+int64_t devices_of(const PublishedLog& log, int64_t line, const Header& header) {
+  const double devices = *header.global_batch / *header.batch;
+  if (devices >= 1 && devices < 1e6 && devices == std::floor(devices)) {
+    return static_cast<int64_t>(devices);
+  }
+  stop_at(log, line,
+          "the global batch size of the run that began on line " + std::to_string(header.line) +
+              " is no multiple of that of each device");
+}
+
+void require_whole(const PublishedLog& log, int64_t line, const Header& header) {
+  if (header.line == 0) {
+    stop_at(log, line, std::string("'") + total_words + "' without a header before it ('Model:')");
+  }
+  const auto require = [&](bool there, const char* name) {
+    if (there) return;
+    stop_at(log, line,
+            "the run that began on line " + std::to_string(header.line) + " lacks '" + name + "'");
+  };
+  require(header.values.contains("Model"), "Model:");
+  require(header.global_batch.has_value(), "Batch size: N global");
+  require(header.batch.has_value(), "N per device");
+}
+
+NamedResult result_of(const PublishedLog& log, const LogLine& line, const Header& header) {
+  require_whole(log, line.number, header);
+  ImportedRun result;
+  result.line = header.line;
+  result.world_size = devices_of(log, line.number, header);
+  result.throughput = positive_number(
+      log, line.number, trimmed(line.text.substr(std::string(total_words).size())), total_words);
+  result.work["batch"] = shortest(*header.batch, 9);
+  for (const auto& [name, field] : work_names) {
+    const auto found = header.values.find(name);
+    if (found != header.values.end()) result.work[field] = found->second;
+  }
+  const auto mode = header.values.find("Mode");
+  if (mode != header.values.end()) {
+    if (mode->second != "training" && mode->second != "forward-only") {
+      stop_at(log, header.line, "Mode is " + mode->second + ": import reads training");
+    }
+    result.work["forward_only"] = "no";  // the forward pass of training, which it does not have
+    if (mode->second != "training") result.work["inference"] = "yes";
+  }
+  for (const char* name : fact_names) {
+    const auto found = header.values.find(name);
+    if (found != header.values.end()) result.facts[name] = found->second;
+  }
+  return {arm_of(result.work["model"], result), result};
+}
+
+// nccl-tests (github.com/NVIDIA/nccl-tests): a table of message sizes, out of place and in place.
+
+constexpr double bytes_per_gb = 1e9;
+constexpr const char* average_words = "# Avg bus bandwidth";
+const std::vector<std::string> columns = {"size",  "count", "type",  "redop",  "root",
+                                          "time",  "algbw", "busbw", "#wrong", "time",
+                                          "algbw", "busbw", "#wrong"};
+
+struct Table {
+  int64_t line = 0;  // of the first that is of this run; 0: none is
+  std::string collective;
+  int64_t ranks = 0;
+  std::string device;
+  bool has_columns = false;
+  std::vector<NamedResult> results;
+};
+
+std::vector<std::string> words_in(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+void begin(const PublishedLog& log, const LogLine& line, Table& table) {
+  if (table.line == 0) table.line = line.number;
+  if (!table.has_columns) return;
+  stop_at(log, line.number,
+          "another table begins, and that of the run of line " + std::to_string(table.line) +
+              " has no '" + average_words + "'");
+}
+
+// "#  Rank  0 Group  0 Pid  12 on  host device  0 [0x07] NVIDIA A100": they count from 0.
+void take_rank(const PublishedLog& log, const LogLine& line, const std::vector<std::string>& found,
+               Table& table) {
+  begin(log, line, table);
+  if (found[1] != std::to_string(table.ranks)) {
+    stop_at(log, line.number, "rank " + std::to_string(table.ranks) + " must come next");
+  }
+  ++table.ranks;
+  table.device = found[2];
+}
+
+// The result of one placement: its time, algbw, busbw and #wrong begin at this column.
+ImportedRun result_of(const PublishedLog& log, const LogLine& line,
+                      const std::vector<std::string>& cells, size_t column, const Table& table) {
+  ImportedRun run;
+  run.line = line.number;
+  if (table.ranks > 0) run.world_size = table.ranks;
+  if (!table.collective.empty()) run.work["collective"] = table.collective;
+  run.work["message_bytes"] = cells[0];
+  run.work["type"] = cells[2];
+  run.work["redop"] = cells[3];
+  run.work["placement"] = column == 5 ? "out of place" : "in place";
+  if (!table.device.empty()) run.facts["system"] = table.device;
+  positive_number(log, line.number, cells[column], "time");
+  run.facts["time_us"] = cells[column];
+  const std::string& wrong = cells[column + 3];
+  if (wrong != "0" && wrong != "N/A") {
+    stop_at(log, line.number, "#wrong is " + wrong + ": the sums are not right");
+  }
+  const std::string& bandwidth = cells[column + 2];
+  if (bandwidth.find_first_not_of("0.") == bandwidth.npos) return run;
+  run.bus_bandwidth = bytes_per_gb * positive_number(log, line.number, bandwidth, "busbw");
+  return run;
+}
+
+void take_row(const PublishedLog& log, const LogLine& line, Table& table) {
+  const std::vector<std::string> cells = words_in(line.text);
+  if (!table.has_columns) stop_at(log, line.number, "a row comes before the names of its columns");
+  if (cells.size() != columns.size()) {
+    stop_at(log, line.number,
+            "a row has " + counted(std::ssize(cells), "value") + ", and not " +
+                std::to_string(columns.size()));
+  }
+  if (cells[0] == "0") return;  // nothing was sent
+  positive_number(log, line.number, cells[0], "size");
+  for (const size_t column : {5, 9}) {
+    ImportedRun run = result_of(log, line, cells, column, table);
+    if (!run.bus_bandwidth) continue;  // too small for the digits that are printed
+    const std::string name = (table.collective.empty() ? "" : table.collective + " ") + cells[0] +
+                             " bytes, " + run.work["placement"];
+    table.results.push_back({name, std::move(run)});
+  }
+}
+
+void take_comment(const PublishedLog& log, const LogLine& line, Table& table) {
+  static const Pattern rank("^#\\s+Rank\\s+([0-9]+) .* device\\s+[0-9]+ \\[[^\\]]*\\] (.*)$");
+  static const Pattern test("^# Collective test starting: ([a-z_]+)_perf$");
+  constexpr size_t longest = 500;
+  if (line.text.size() > longest) return;
+  if (const auto found = rank.groups_of(line.text); !found.empty()) {
+    return take_rank(log, line, found, table);
+  }
+  if (const auto found = test.groups_of(line.text); !found.empty()) {
+    begin(log, line, table);
+    table.collective = found[1];
+    return;
+  }
+  std::vector<std::string> words = words_in(line.text.substr(1));
+  if (words.empty() || words.front() != "size") return;
+  begin(log, line, table);
+  if (words != columns) {
+    stop_at(log, line.number, "the columns must be " + joined(columns, " "));
+  }
+  table.has_columns = true;
+}
+
+void end_table(const PublishedLog& log, const LogLine& line, Table& table,
+               std::vector<NamedResult>& results) {
+  if (table.results.empty()) stop_at(log, line.number, "there is no row with a busbw above 0");
+  for (NamedResult& result : table.results) {
+    result.run.number = std::ssize(results);
+    results.push_back(std::move(result));
+  }
+  table = {};
 }
 
 }  // namespace
@@ -72,6 +300,61 @@ double positive_number(const PublishedLog& log, int64_t line, const std::string&
 
 std::string arm_of(const std::string& work, const ImportedRun& run) {
   return work + (run.world_size ? ", " + counted(*run.world_size, "GPU") : "");
+}
+
+std::vector<NamedResult> results_of_tf_cnn_benchmarks(const PublishedLog& log) {
+  static const Pattern value("^([A-Z][A-Za-z ]{1,20}): +(.*)$");
+  static const Pattern per_device("^ +([0-9.]+ per device)$");
+  constexpr size_t longest = 500;  // of lines in a header
+  std::vector<NamedResult> results;
+  Header header;
+  for (const LogLine& line : lines_of(log)) {
+    if (line.text.starts_with(total_words)) {
+      results.push_back(result_of(log, line, header));
+      results.back().run.number = std::ssize(results) - 1;
+      header = {};
+      continue;
+    }
+    if (line.text.size() > longest) continue;
+    if (const auto batch = per_device.groups_of(line.text); !batch.empty()) {
+      take_batch(log, line, batch[1], header);
+    }
+    const std::vector<std::string> found = value.groups_of(line.text);
+    if (found.empty()) continue;
+    if (found[1] == "Batch size") {
+      take_batch(log, line, trimmed(found[2]), header);
+    } else if (is_of_header(found[1])) {
+      take_value(log, line, found[1], trimmed(found[2]), header);
+    }
+  }
+  if (header.line != 0) {
+    stop_at_end(log, "the run that began on line " + std::to_string(header.line) + " has no '" +
+                         total_words + "'");
+  }
+  if (results.empty()) stop_at_end(log, std::string("there is no '") + total_words + "'");
+  return results;
+}
+
+std::vector<NamedResult> results_of_nccl_tests(const PublishedLog& log) {
+  std::vector<NamedResult> results;
+  Table table;
+  for (const LogLine& line : lines_of(log)) {
+    const size_t first = line.text.find_first_not_of(' ');
+    if (line.text.starts_with(average_words)) {
+      end_table(log, line, table, results);
+    } else if (line.text.starts_with("#")) {
+      take_comment(log, line, table);
+    } else if (table.has_columns && first != line.text.npos &&
+               std::isdigit(line.text[first]) != 0) {
+      take_row(log, line, table);
+    }
+  }
+  if (table.has_columns) {
+    stop_at_end(
+        log, "the run of line " + std::to_string(table.line) + " has no '" + average_words + "'");
+  }
+  if (results.empty()) stop_at_end(log, "there is no table of nccl-tests");
+  return results;
 }
 
 }  // namespace nearmetal

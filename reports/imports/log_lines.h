@@ -1,4 +1,4 @@
-// A published log as lines, and what its readers share.
+// Published logs as lines, and the readers of those that are text.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "reports/document/types.h"
-#include "reports/imports/published_report.h"
 
 namespace nearmetal {
 
@@ -42,10 +41,8 @@ double positive_number(const PublishedLog& log, int64_t line, const std::string&
 /// "resnet50, 8 GPUs": of what the results say of their work.
 std::string arm_of(const std::string& work, const ImportedRun& run);
 
-/// The readers.
-std::vector<NamedResult> results_of_mlperf(const PublishedLog& log);
+/// The readers of logs that are text.
 std::vector<NamedResult> results_of_tf_cnn_benchmarks(const PublishedLog& log);
 std::vector<NamedResult> results_of_nccl_tests(const PublishedLog& log);
-std::vector<NamedResult> results_of_pairs(const PublishedLog& log, PublishedSide side);
 
 }  // namespace nearmetal

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <numeric>
 
 #include "models/errors.h"
@@ -164,8 +165,10 @@ void check_jobs(const Run& run, const Arm& arm, const RunConfig& of_all, const P
 // reports of 1.14 jobs of several stages counted samples once for each stage.
 bool tells_of_its_jobs(const Run& run, const Arm& arm, const Report& report) {
   const bool serial = arm.share && arm.share->mode == SharingMode::serial;
-  const bool counts_once = report.schema_version.size() > 3 && report.schema_version >= "1.14";
-  if (serial || !counts_once || run.tool.value_or(report.tool) != report.tool) return false;
+  const std::string minor = report.schema_version.substr(report.schema_version.find('.') + 1);
+  if (serial || std::strtol(minor.c_str(), nullptr, 10) < 14 ||
+      run.tool.value_or(report.tool) != report.tool)
+    return false;
   int64_t ranks = 0, longest_warm_up = 0;
   for (const ConcurrentJob& job : run.jobs) {
     if (!job.first_step || job.ranks > std::ssize(run.ranks) - ranks) return false;

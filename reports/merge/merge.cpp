@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "reports/document/metric.h"
+#include "reports/statistics/statistics.h"
 #include "reports/text/text.h"
 #include "reports/text/warning_text.h"
 
@@ -14,6 +15,7 @@ namespace {
 constexpr double clock_noise_seconds = 0.01;
 
 Run& run_of(Report& report) { return report.arms.at(0).runs.at(0); }
+const Run& run_of(const Report& report) { return report.arms.at(0).runs.at(0); }
 
 // A function of the ranks' known values; unknown with the reason of the first that is.
 template <class Get, class Fold>
@@ -243,37 +245,22 @@ Maybe<double> bubble_with_transfers(const RunConfig& config, std::span<const Ran
 TimeSpan common_windows(const std::vector<Report>& jobs) {
   TimeSpan common;
   for (const Report& report : jobs) {
-    const Run& run = report.arms[0].runs[0];
+    const Run& run = run_of(report);
     common = within_windows(run.ranks, run.window->first_step, common);
   }
   return common;
 }
 
-double start_of(const Report& job) {
-  return job.arms[0].runs[0].ranks[0].window_start_unix_seconds.value();
-}
-
-double jain_fairness(const std::vector<ConcurrentJob>& jobs) {
-  double sum = 0, squares = 0;
-  for (const ConcurrentJob& job : jobs) {
-    sum += job.throughput;
-    squares += job.throughput * job.throughput;
-  }
-  return std::min(1.0, sum * sum / (static_cast<double>(jobs.size()) * squares));
-}
-
-double first_start(const std::vector<Report>& jobs) {
-  double first = INFINITY;
-  for (const Report& job : jobs) first = std::min(first, start_of(job));
-  return first;
-}
-
-int64_t ranks_of(const Report& job) { return std::ssize(job.arms[0].runs[0].ranks); }
-
 void fill_window(double samples, double seconds, Run& run) {
   run.window.value->samples = std::llround(samples);
   run.window.value->seconds = seconds;
-  run.jain_fairness = jain_fairness(run.jobs);
+  const double first = std::ranges::min(run.jobs, {}, &ConcurrentJob::start_seconds).start_seconds;
+  std::vector<double> throughputs;
+  for (ConcurrentJob& job : run.jobs) {
+    throughputs.push_back(job.throughput);
+    job.start_seconds -= first;
+  }
+  run.jain_fairness = jain_fairness(throughputs);
   set_throughput(throughput_of(samples, seconds), run);
 }
 
@@ -281,7 +268,7 @@ void fill_window(double samples, double seconds, Run& run) {
 void separate_unlike_jobs(const std::vector<Report>& jobs, Run& run) {
   double flops_per_second = 0, samples_per_second = 0;
   run.parameters = 0;
-  for (const Report& report : jobs) run.parameters += report.arms[0].runs[0].parameters;
+  for (const Report& report : jobs) run.parameters += run_of(report).parameters;
   for (const ConcurrentJob& job : run.jobs) {
     flops_per_second += job.throughput * job.flops_per_sample.value_or(0);
     samples_per_second += job.throughput;
@@ -294,15 +281,14 @@ void separate_unlike_jobs(const std::vector<Report>& jobs, Run& run) {
   if (run.peak_flops_per_second) run.share_of_peak = flops_per_second / *run.peak_flops_per_second;
 }
 
-void add_job(const Report& report, double samples_per_second, double first_start, Run& run) {
-  const TimedWindow& window = *report.arms[0].runs[0].window;
-  run.jobs.push_back({.ranks = ranks_of(report),
+void add_job(const Run& job, double samples_per_second, Run& run) {
+  run.jobs.push_back({.ranks = std::ssize(job.ranks),
                       .throughput = samples_per_second,
-                      .start_seconds = start_of(report) - first_start,
-                      .first_step = window.first_step,
-                      .steps = window.steps,
-                      .sample = report.arms[0].runs[0].sample,
-                      .flops_per_sample = report.arms[0].runs[0].flops_per_sample});
+                      .start_seconds = job.ranks[0].window_start_unix_seconds.value(),
+                      .first_step = job.window->first_step,
+                      .steps = job.window->steps,
+                      .sample = job.sample,
+                      .flops_per_sample = job.flops_per_sample});
 }
 
 void merge_concurrent_throughput(const std::vector<Report>& jobs, Run& run) {
@@ -312,40 +298,36 @@ void merge_concurrent_throughput(const std::vector<Report>& jobs, Run& run) {
     run.window = Unknown{"the jobs were never in their windows at the same time"};
     return fail_run(run.window.reason + ": a window was too short, or a clock jumped", run);
   }
-  const double first = first_start(jobs);
   double samples = 0;
   for (const Report& report : jobs) {
-    const Run& job = report.arms[0].runs[0];
+    const Run& job = run_of(report);
     const double of_job =
         samples_within(report.invocation.config, job.ranks, job.window->first_step, common);
     samples += of_job;
-    add_job(report, throughput_of(of_job, seconds), first, run);
+    add_job(job, throughput_of(of_job, seconds), run);
   }
   fill_window(samples, seconds, run);
 }
 
 // Each job counts in its own window.
 void merge_serial_throughput(const std::vector<Report>& jobs, Run& run) {
-  const double first = first_start(jobs);
   double samples = 0, seconds = 0;
   for (const Report& report : jobs) {
-    const TimedWindow& window = *report.arms[0].runs[0].window;
+    const TimedWindow& window = *run_of(report).window;
     samples += static_cast<double>(window.samples);
     seconds += window.seconds;
-    add_job(report, throughput_of(window), first, run);
+    add_job(run_of(report), throughput_of(window), run);
   }
   fill_window(samples, seconds, run);
 }
 
-std::string name_of(size_t job) { return "job " + std::to_string(job + 1) + ": "; }
-
 // Sets the status and the reason of the worst job.
 bool all_complete(const std::vector<Report>& jobs, Run& run) {
   for (size_t i = 0; i < jobs.size(); ++i) {
-    const Run& job = jobs[i].arms[0].runs[0];
+    const Run& job = run_of(jobs[i]);
     if (job.status == Status::complete || (i > 0 && job.status <= run.status)) continue;
     run.status = job.status;
-    if (job.failure) run.failure = name_of(i) + *job.failure;
+    if (job.failure) run.failure = "job " + std::to_string(i + 1) + ": " + *job.failure;
   }
   if (run.status == Status::complete) return true;
   set_throughput(Unknown{"not all jobs are complete"}, run);
@@ -361,7 +343,7 @@ std::pair<Run, std::vector<Environment>> merged(std::vector<Report> jobs, bool u
   run.communication.reset();  // each job has its own
   run.warnings.clear();
   for (size_t i = 0; i < jobs.size(); ++i) {
-    Run& job = jobs[i].arms.at(0).runs.at(0);
+    Run& job = run_of(jobs[i]);
     for (Warning warning : job.warnings) {
       warning.job = i;
       run.warnings.push_back(std::move(warning));

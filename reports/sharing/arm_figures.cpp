@@ -117,6 +117,13 @@ std::string known(const Maybe<std::string>& value) {
 
 }  // namespace
 
+std::vector<double> speeds_of_jobs(const Run& run) {
+  std::vector<double> speeds;
+  for (const ConcurrentJob& job : run.jobs) speeds.push_back(job.throughput);
+  if (speeds.empty()) speeds.push_back(*run.throughput);
+  return speeds;
+}
+
 std::vector<const Run*> timed_runs(const RunArm& arm) {
   std::vector<const Run*> runs;
   for (const SetRun& run : arm.runs) {

@@ -10,6 +10,9 @@
 
 namespace nearmetal {
 
+/// The throughput of each job of a run, or of the only one.
+std::vector<double> speeds_of_jobs(const Run& run);
+
 /// The runs that are complete and report how fast they were, or each of their unlike jobs.
 std::vector<const Run*> timed_runs(const RunArm& arm);
 

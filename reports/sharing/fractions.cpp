@@ -169,29 +169,6 @@ class References {
   std::vector<const RunArm*> arms_;
 };
 
-using Samples = std::vector<std::pair<double, std::vector<double>>>;  // values by run, and weight
-
-// Around a value whose logarithm moves with those of these means, each by its weight. Unknown where
-// one of them has too few runs for an error.
-Maybe<Interval> interval_of(double value, const Samples& samples) {
-  std::vector<std::pair<double, LogEstimate>> terms;
-  for (const auto& [weight, values] : samples) {
-    const auto estimate = log_mean(values);
-    if (!estimate) return Unknown{"fewer than 2 runs"};
-    terms.emplace_back(weight, *estimate);
-  }
-  LogEstimate estimate = combined(terms);
-  estimate.value = std::log(value);
-  return interval(estimate, side_confidence);
-}
-
-std::vector<double> speeds_of_jobs(const Run& run) {
-  std::vector<double> speeds;
-  for (const ConcurrentJob& job : run.jobs) speeds.push_back(job.throughput);
-  if (speeds.empty()) speeds.push_back(*run.throughput);
-  return speeds;
-}
-
 // The normalised progress of an arm's jobs: the speed of each over its speed alone, which adds
 // where their work does not.
 struct JobProgress {
@@ -221,17 +198,11 @@ std::map<const RunArm*, double> weights_of(const JobProgress& progress) {
   return weights;
 }
 
-double jain(const std::vector<double>& values) {
-  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
-  const double squares = std::inner_product(values.begin(), values.end(), values.begin(), 0.0);
-  return std::min(1.0, sum * sum / (static_cast<double>(values.size()) * squares));
-}
-
 // Of throughputs.
 SpeedRatio speed_ratio(const RunArm& arm, const RunArm& base) {
   const std::vector<double> of_arm = throughputs(arm), of_base = throughputs(base);
   const double value = geometric_mean(of_arm) / geometric_mean(of_base);
-  return {value, interval_of(value, {{1, of_arm}, {-1, of_base}})};
+  return {value, interval_around(value, {{1, of_arm}, {-1, of_base}})};
 }
 
 // `alone`: for each job the arm that did its work alone on the whole GPU, or null.
@@ -256,29 +227,29 @@ Maybe<JobProgress> progress_of(const RunArm& arm, const std::vector<const RunArm
 // alone.
 SpeedRatio weighted_speedup(const JobProgress& progress) {
   const std::vector<double> values = sums(progress);
-  Samples samples = {{1, values}};
+  WeightedSamples samples = {{1, values}};
   for (const auto& [alone, weight] : weights_of(progress)) {
     samples.emplace_back(-weight, throughputs(*alone));
   }
   const double value = geometric_mean(values);
-  return {value, interval_of(value, samples)};
+  return {value, interval_around(value, samples)};
 }
 
 // The progress of one arm over that of another whose jobs do the same.
 SpeedRatio ratio_of(const JobProgress& progress, const JobProgress& base) {
   const std::vector<double> values = sums(progress), of_base = sums(base);
-  Samples samples = {{1, values}, {-1, of_base}};
+  WeightedSamples samples = {{1, values}, {-1, of_base}};
   std::map<const RunArm*, double> weights = weights_of(base);
   for (const auto& [alone, weight] : weights_of(progress)) weights[alone] -= weight;
   for (const auto& [alone, weight] : weights) samples.emplace_back(weight, throughputs(*alone));
   const double value = geometric_mean(values) / geometric_mean(of_base);
-  return {value, interval_of(value, samples)};
+  return {value, interval_around(value, samples)};
 }
 
 // Mean over the runs, by Jain.
 double fairness_of(const JobProgress& progress) {
   std::vector<double> of_runs;
-  for (const std::vector<double>& jobs : progress.of_runs) of_runs.push_back(jain(jobs));
+  for (const std::vector<double>& jobs : progress.of_runs) of_runs.push_back(jain_fairness(jobs));
   return mean(of_runs);
 }
 
@@ -303,13 +274,13 @@ Maybe<SpeedRatio> slowdown(const RunArm& arm, const std::vector<const RunArm*>& 
     weights[other] += 1 / static_cast<double>(alone.size());
   }
   double logarithm = -std::log(geometric_mean(speeds));
-  Samples samples = {{-1, speeds}};
+  WeightedSamples samples = {{-1, speeds}};
   for (const auto& [other, weight] : weights) {
-    logarithm += weight * std::log(geometric_mean(throughputs(*other)));
     samples.emplace_back(weight, throughputs(*other));
+    logarithm += weight * std::log(geometric_mean(samples.back().second));
   }
   const double value = std::exp(logarithm);
-  return SpeedRatio{value, interval_of(value, samples)};
+  return SpeedRatio{value, interval_around(value, samples)};
 }
 
 // The inflation by the worst rank of the worst job, each beside the one alone.
@@ -344,7 +315,7 @@ JobPoint job_point(const RunArm& job, const RunArm* alone) {
                  .rate = words_of(unit_of(job)).rate,
                  .runs = std::ssize(values)};
   point.throughput = geometric_mean(values);
-  point.throughput_interval = interval_of(*point.throughput, {{1, values}});
+  point.throughput_interval = interval_around(*point.throughput, {{1, values}});
   const Unknown none{missing_alone({&job}, {alone})};
   point.alone = none;
   point.of_alone = none;
@@ -395,7 +366,7 @@ class Fractions {
     }
     const std::vector<double> values = throughputs(arm);
     point.throughput = geometric_mean(values);
-    point.throughput_interval = interval_of(*point.throughput, {{1, values}});
+    point.throughput_interval = interval_around(*point.throughput, {{1, values}});
     point.samples_per_joule = samples_per_joule(set_, arm, *point.throughput);
   }
 

@@ -65,6 +65,16 @@ double geometric_mean(std::span<const double> samples) {
   return std::exp(sum / static_cast<double>(samples.size()));
 }
 
+double jain_fairness(std::span<const double> samples) {
+  require_samples(samples);
+  double sum = 0, squares = 0;
+  for (const double sample : samples) {
+    sum += sample;
+    squares += sample * sample;
+  }
+  return std::min(1.0, sum * sum / (static_cast<double>(samples.size()) * squares));
+}
+
 double variance(std::span<const double> samples) {
   if (samples.size() < 2) throw std::invalid_argument("the variance of fewer than 2 samples");
   const double centre = mean(samples);

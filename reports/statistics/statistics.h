@@ -14,6 +14,9 @@ double mean(std::span<const double> samples);
 /// The mean of what is compared by ratios, such as speeds, all above 0.
 double geometric_mean(std::span<const double> samples);
 
+/// Fairness by Jain, (sum x)^2 / (n sum x^2): 1 is even.
+double jain_fairness(std::span<const double> samples);
+
 /// Unbiased; of at least 2 samples.
 double variance(std::span<const double> samples);
 

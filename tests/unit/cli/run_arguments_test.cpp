@@ -1,5 +1,3 @@
-#include "reports/document/run_arguments.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +5,7 @@
 
 #include "bench/cli/run_request.h"
 #include "bench/run/defaults.h"
+#include "reports/document/settings.h"
 #include "reports/json/json.h"
 #include "tests/support/parse_options.h"
 

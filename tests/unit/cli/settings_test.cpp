@@ -11,7 +11,6 @@
 #include "bench/cli/run_request.h"
 #include "bench/run/defaults.h"
 #include "comm/layout/layout_json.h"
-#include "reports/document/run_arguments.h"
 #include "reports/json/json.h"
 #include "reports/json/json_reader.h"
 #include "reports/json/json_writer.h"
