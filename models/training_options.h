@@ -38,31 +38,6 @@ struct OptimizerOptions {
   Optimizer kind = Optimizer::sgd;
 };
 
-/// The loss is multiplied by `initial` before the backward pass and the gradient divided by it
-/// before the update, so that fp16 gradients do not vanish; other precisions take 1. An update
-/// whose gradient is not finite is skipped. `dynamic`: such a step halves the scale, 2000 steps
-/// without one double it.
-struct LossScale {
-  double initial = 1;
-  bool dynamic = false;
-
-  bool operator==(const LossScale&) const = default;
-};
-
-/// The rule of dynamic loss scaling, which device code calls, too: nvcc takes constexpr functions
-/// for that. After a step a gradient that is not finite halves the scale (to 1 at least),
-/// and 2000 steps in a row without one double it (to 2^24 at most). `good_steps` counts them.
-constexpr void adapt_loss_scale(float& scale, int32_t& good_steps, bool finite) {
-  constexpr int32_t good_steps_to_grow = 2000;
-  constexpr float smallest = 1, largest = 0x1p24f;
-  good_steps = finite ? good_steps + 1 : 0;
-  if (!finite) scale = scale / 2 > smallest ? scale / 2 : smallest;
-  if (good_steps == good_steps_to_grow) {
-    scale = scale * 2 < largest ? scale * 2 : largest;
-    good_steps = 0;
-  }
-}
-
 inline constexpr double adamw_beta1 = 0.9;
 inline constexpr double adamw_beta2 = 0.999;
 inline constexpr double adamw_epsilon = 1e-8;
@@ -91,6 +66,31 @@ NM_HOST_DEVICE inline void adamw_update(const AdamwStep& step, float keep, float
   second_moment = beta2 * second_moment + take2 * gradient * gradient;
   const float divisor = sqrtf(second_moment) * step.inverse_root + epsilon;
   w = keep * w - step.rate * first_moment / divisor;
+}
+
+/// The loss is multiplied by `initial` before the backward pass and the gradient divided by it
+/// before the update, so that fp16 gradients do not vanish; other precisions take 1. An update
+/// whose gradient is not finite is skipped. `dynamic`: such a step halves the scale, 2000 steps
+/// without one double it.
+struct LossScale {
+  double initial = 1;
+  bool dynamic = false;
+
+  bool operator==(const LossScale&) const = default;
+};
+
+/// The rule of dynamic loss scaling, which device code calls, too: nvcc takes constexpr functions
+/// for that. After a step a gradient that is not finite halves the scale (to 1 at least),
+/// and 2000 steps in a row without one double it (to 2^24 at most). `good_steps` counts them.
+constexpr void adapt_loss_scale(float& scale, int32_t& good_steps, bool finite) {
+  constexpr int32_t good_steps_to_grow = 2000;
+  constexpr float smallest = 1, largest = 0x1p24f;
+  good_steps = finite ? good_steps + 1 : 0;
+  if (!finite) scale = scale / 2 > smallest ? scale / 2 : smallest;
+  if (good_steps == good_steps_to_grow) {
+    scale = scale * 2 < largest ? scale * 2 : largest;
+    good_steps = 0;
+  }
 }
 
 }  // namespace nearmetal

@@ -7,6 +7,7 @@
 #include "comm/mpi/mpi_sums.h"
 #include "comm/mpi/mpi_world.h"
 #include "models/load_module.h"
+#include "models/program.h"
 
 namespace nearmetal {
 namespace {

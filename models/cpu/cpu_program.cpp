@@ -234,10 +234,10 @@ void CpuProgram::update_by_adamw(uint16_t* copies) {
 void CpuProgram::enqueue_step() {
   use_threads();
   state_.exposed_communication_seconds = 0;
-  const double begin = last_end_seconds_.value_or(now_seconds());
+  const double begin = last_end_seconds_.value_or(steady_seconds());
   for (const Operation& operation : step_.operations) operation.run();
   ++steps_;
-  last_end_seconds_ = now_seconds();
+  last_end_seconds_ = steady_seconds();
   record_.seconds = *last_end_seconds_ - begin;
 }
 
@@ -434,9 +434,9 @@ Profile CpuProgram::profile(int repeats) {
   std::vector<std::vector<double>> seconds(step_.operations.size());
   for (int run = 0; run < repeats; ++run) {
     for (size_t i = 0; i < step_.operations.size(); ++i) {
-      const double begin = now_seconds();
+      const double begin = steady_seconds();
       step_.operations[i].run();
-      seconds[i].push_back(now_seconds() - begin);
+      seconds[i].push_back(steady_seconds() - begin);
     }
   }
   Profile profile;

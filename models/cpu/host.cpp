@@ -161,9 +161,9 @@ std::function<TimedRuns()> timed_again_and_again(std::function<void()> run) {
   return [run = std::move(run)]() -> TimedRuns {
     run();
     return [run](int64_t runs) {
-      const double begin = now_seconds();
+      const double begin = steady_seconds();
       for (int64_t i = 0; i < runs; ++i) run();
-      return now_seconds() - begin;
+      return steady_seconds() - begin;
     };
   };
 }

@@ -73,9 +73,9 @@ Operation CpuProgram::sum_of_gradients(int micro_batch) {
 void CpuProgram::sum_over_stages(double& squares, double& loss) {
   StageState& stage = state_.stage;
   stage.sums = {squares, loss};
-  const double begin = now_seconds();
+  const double begin = steady_seconds();
   stage.links->sum(stage.sums.data(), static_cast<int>(stage.sums.size()), nullptr);
-  const double end = now_seconds();
+  const double end = steady_seconds();
   squares = stage.sums[0];
   loss = stage.sums[1];
   stage.seconds.waiting += end - begin;
