@@ -89,6 +89,4 @@ void CpuProgram::connect_stages(StageLinks& links) {
   state_.stage.links = &links;
 }
 
-int64_t CpuProgram::boundary_bytes() const { return bytes_of_boundaries(graph_, options_).sent; }
-
 }  // namespace nearmetal::cpu
