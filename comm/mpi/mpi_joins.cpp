@@ -122,7 +122,21 @@ class MpiStageLinks final : public StageLinks {
     NM_MPI(MPI_Allreduce, MPI_IN_PLACE, values, count, MPI_DOUBLE, MPI_SUM, stages_);
   }
 
-  BoundaryTest test(int64_t bytes_from_previous, int64_t bytes_to_next, int repeats) override;
+  BoundaryTest test(int64_t bytes_from_previous, int64_t bytes_to_next, int repeats) override {
+    BoundaryTest test{.bytes = bytes_to_next};
+    std::vector<double> seconds;
+    for (int run = 0; run < repeats; ++run) {
+      const Passage values = sends_and_receives(Transfer::send_value, Transfer::receive_value,
+                                                bytes_to_next, bytes_from_previous, run);
+      const Passage gradients =
+          sends_and_receives(Transfer::send_gradient, Transfer::receive_gradient,
+                             bytes_from_previous, bytes_to_next, run);
+      test.exact = test.exact && values.exact && gradients.exact;
+      seconds.push_back(values.seconds);
+    }
+    test.seconds = median_of(seconds);
+    return test;
+  }
 
  private:
   MPI_Request& request_of(Transfer transfer, int micro_batch) {
@@ -133,49 +147,28 @@ class MpiStageLinks final : public StageLinks {
     bool exact;
     double seconds;  // without making and comparing the values
   };
+  // Whether what came is what the neighbour sent; 0 bytes: there is no neighbour.
   Passage sends_and_receives(Transfer send, Transfer receive, int64_t sent_bytes,
-                             int64_t received_bytes, int run);
+                             int64_t received_bytes, int run) {
+    std::string sent = known_boundary(sent_bytes, stage_, run);
+    std::string received(received_bytes, '\0');
+    NM_MPI(MPI_Barrier, stages_);
+    const double begin = MPI_Wtime();
+    if (received_bytes > 0) start(receive, 0, received.data(), received_bytes, nullptr);
+    if (sent_bytes > 0) start(send, 0, sent.data(), sent_bytes, nullptr);
+    if (received_bytes > 0) finish(receive, 0, nullptr);
+    if (sent_bytes > 0) finish(send, 0, nullptr);
+    const double seconds = MPI_Wtime() - begin;
+    const int neighbour = is_to_next(receive) ? stage_ + 1 : stage_ - 1;
+    return {received == known_boundary(received_bytes, neighbour, run), seconds};
+  }
 
   MPI_Comm stages_ = MPI_COMM_NULL;  // apart from all other talk of the ranks
   int stage_ = 0;
   std::vector<MPI_Request> requests_;  // by micro-batch and transfer
 };
 
-// Whether what came is what the neighbour sent; 0 bytes: there is no neighbour.
-MpiStageLinks::Passage MpiStageLinks::sends_and_receives(Transfer send, Transfer receive,
-                                                         int64_t sent_bytes, int64_t received_bytes,
-                                                         int run) {
-  std::string sent = known_boundary(sent_bytes, stage_, run);
-  std::string received(received_bytes, '\0');
-  NM_MPI(MPI_Barrier, stages_);
-  const double begin = MPI_Wtime();
-  if (received_bytes > 0) start(receive, 0, received.data(), received_bytes, nullptr);
-  if (sent_bytes > 0) start(send, 0, sent.data(), sent_bytes, nullptr);
-  if (received_bytes > 0) finish(receive, 0, nullptr);
-  if (sent_bytes > 0) finish(send, 0, nullptr);
-  const double seconds = MPI_Wtime() - begin;
-  const int neighbour = is_to_next(receive) ? stage_ + 1 : stage_ - 1;
-  return {received == known_boundary(received_bytes, neighbour, run), seconds};
-}
-
-BoundaryTest MpiStageLinks::test(int64_t bytes_from_previous, int64_t bytes_to_next, int repeats) {
-  BoundaryTest test{.bytes = bytes_to_next};
-  std::vector<double> seconds;
-  for (int run = 0; run < repeats; ++run) {
-    const Passage values = sends_and_receives(Transfer::send_value, Transfer::receive_value,
-                                              bytes_to_next, bytes_from_previous, run);
-    const Passage gradients =
-        sends_and_receives(Transfer::send_gradient, Transfer::receive_gradient, bytes_from_previous,
-                           bytes_to_next, run);
-    test.exact = test.exact && values.exact && gradients.exact;
-    seconds.push_back(values.seconds);
-  }
-  test.seconds = median_of(seconds);
-  return test;
-}
-
 }  // namespace
-
 }  // namespace nearmetal
 
 NM_EXPORT nearmetal::AllReduce* nearmetal_join_mpi(const nearmetal::JoinRequest& request) {
