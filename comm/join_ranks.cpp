@@ -9,6 +9,7 @@
 
 #include "comm/world.h"
 #include "models/load_module.h"
+#include "models/program.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {

@@ -12,12 +12,11 @@
 
 #include "comm/world.h"
 #include "models/pipeline_schedule.h"
-#include "models/probe.h"
-#include "models/program.h"
 #include "reports/document/collectives.h"
-#include "reports/document/communication.h"
 
 namespace nearmetal {
+
+class AllReduce;  // models/program.h
 
 /// The operating-system instance of a rank, as NCCL tells them apart: by NCCL_HOSTID where that is
 /// set, as it is in an emulated VM, else by the name and what the kernel drew when it started.

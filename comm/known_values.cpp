@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "models/program.h"
 #include "models/sixteen_bits.h"
 
 namespace nearmetal {

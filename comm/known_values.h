@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <string>
 
-#include "models/program.h"
-
 namespace nearmetal {
+
+struct GradientBucket;  // models/program.h
 
 /// The values that rank `rank` of `ranks` puts into `bucket`, as the bytes of its elements: whole
 /// numbers whose sums stay below 256 in bf16, 2048 in fp16 and 2^20 in fp32, and need those bits,

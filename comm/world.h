@@ -9,9 +9,10 @@
 #include <vector>
 
 #include "models/probe.h"
-#include "models/program.h"
 
 namespace nearmetal {
+
+struct GradientBucket;  // models/program.h
 
 /// The name of this operating-system instance.
 std::string host_name();

@@ -20,7 +20,7 @@ std::string exchange_probe_name(const std::string& library, const std::string& w
   return library + "/" + work + "/" + size;
 }
 
-double now_seconds() {
+double steady_seconds() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration<double>(now).count();
 }

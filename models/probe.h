@@ -36,7 +36,7 @@ std::string exchange_probe_name(const std::string& library, const std::string& w
 inline constexpr const char* hold_probe_name = "hold/multiprocessors";
 
 /// The time of a clock that only goes forward.
-double now_seconds();
+double steady_seconds();
 
 /// The upper one of two in the middle.
 double median_of(std::vector<double> values);

@@ -11,14 +11,15 @@
 #include <string>
 #include <vector>
 
-#include "models/gpu_share.h"
-#include "models/graph.h"
 #include "models/kernel_choice.h"
 #include "models/pipeline_schedule.h"
 #include "models/probe.h"
 #include "models/training_options.h"
 
 namespace nearmetal {
+
+class Graph;      // models/graph.h
+struct GpuShare;  // models/gpu_share.h
 
 /// A part of the flat gradient, in the memory of the program's device.
 struct GradientBucket {
@@ -87,13 +88,7 @@ struct ProgramOptions {
 struct BoundaryBytes {
   int64_t received = 0, sent = 0;
 };
-inline BoundaryBytes bytes_of_boundaries(const Graph& graph, const ProgramOptions& options) {
-  const auto bytes = [&](const Node& boundary) {
-    return options.batch_size * boundary.shape.elements() * element_bytes(options.precision);
-  };
-  return {graph.receives() ? bytes(graph.nodes().front()) : 0,
-          graph.sends() ? bytes(graph.nodes().back()) : 0};
-}
+BoundaryBytes bytes_of_boundaries(const Graph& graph, const ProgramOptions& options);
 
 inline bool is_adamw(const ProgramOptions& options) {
   return options.optimizer.kind == Optimizer::adamw;

@@ -38,6 +38,36 @@ struct OptimizerOptions {
   Optimizer kind = Optimizer::sgd;
 };
 
+inline constexpr double adamw_beta1 = 0.9;
+inline constexpr double adamw_beta2 = 0.999;
+inline constexpr double adamw_epsilon = 1e-8;
+
+/// The factors of an update that depend on its number, which counts it and those before it that
+/// were not skipped.
+struct AdamwStep {
+  float rate = 0;          // learning rate / (1 - beta1^updates)
+  float inverse_root = 0;  // 1 / sqrt(1 - beta2^updates)
+};
+
+NM_HOST_DEVICE inline AdamwStep adamw_step(double learning_rate, int64_t updates) {
+  const auto count = static_cast<double>(updates);
+  return {static_cast<float>(learning_rate / (1 - pow(adamw_beta1, count))),
+          static_cast<float>(1 / sqrt(1 - pow(adamw_beta2, count)))};
+}
+
+/// Updates one parameter w and its moments. `keep` is 1 - learning rate * weight decay.
+NM_HOST_DEVICE inline void adamw_update(const AdamwStep& step, float keep, float gradient,
+                                        float& first_moment, float& second_moment, float& w) {
+  constexpr auto beta1 = static_cast<float>(adamw_beta1), beta2 = static_cast<float>(adamw_beta2);
+  constexpr auto take1 = static_cast<float>(1 - adamw_beta1);
+  constexpr auto take2 = static_cast<float>(1 - adamw_beta2);
+  constexpr auto epsilon = static_cast<float>(adamw_epsilon);
+  first_moment = beta1 * first_moment + take1 * gradient;
+  second_moment = beta2 * second_moment + take2 * gradient * gradient;
+  const float divisor = sqrtf(second_moment) * step.inverse_root + epsilon;
+  w = keep * w - step.rate * first_moment / divisor;
+}
+
 /// The loss is multiplied by `initial` before the backward pass and the gradient divided by it
 /// before the update, so that fp16 gradients do not vanish; other precisions take 1. An update
 /// whose gradient is not finite is skipped. `dynamic`: such a step halves the scale, 2000 steps
@@ -74,35 +104,5 @@ constexpr auto names_of(Input) { return std::array{"device", "host", "pageable"}
 enum class Kernels { fastest, cudnn };
 
 constexpr auto names_of(Kernels) { return std::array{"fastest", "cudnn"}; }
-
-inline constexpr double adamw_beta1 = 0.9;
-inline constexpr double adamw_beta2 = 0.999;
-inline constexpr double adamw_epsilon = 1e-8;
-
-/// The factors of an update that depend on its number, which counts it and those before it that
-/// were not skipped.
-struct AdamwStep {
-  float rate = 0;          // learning rate / (1 - beta1^updates)
-  float inverse_root = 0;  // 1 / sqrt(1 - beta2^updates)
-};
-
-NM_HOST_DEVICE inline AdamwStep adamw_step(double learning_rate, int64_t updates) {
-  const auto count = static_cast<double>(updates);
-  return {static_cast<float>(learning_rate / (1 - pow(adamw_beta1, count))),
-          static_cast<float>(1 / sqrt(1 - pow(adamw_beta2, count)))};
-}
-
-/// Updates one parameter w and its moments. `keep` is 1 - learning rate * weight decay.
-NM_HOST_DEVICE inline void adamw_update(const AdamwStep& step, float keep, float gradient,
-                                        float& first_moment, float& second_moment, float& w) {
-  constexpr auto beta1 = static_cast<float>(adamw_beta1), beta2 = static_cast<float>(adamw_beta2);
-  constexpr auto take1 = static_cast<float>(1 - adamw_beta1);
-  constexpr auto take2 = static_cast<float>(1 - adamw_beta2);
-  constexpr auto epsilon = static_cast<float>(adamw_epsilon);
-  first_moment = beta1 * first_moment + take1 * gradient;
-  second_moment = beta2 * second_moment + take2 * gradient * gradient;
-  const float divisor = sqrtf(second_moment) * step.inverse_root + epsilon;
-  w = keep * w - step.rate * first_moment / divisor;
-}
 
 }  // namespace nearmetal

@@ -8,7 +8,7 @@
 
 #include "comm/join_ranks.h"
 #include "models/cuda/device/check.h"
-#include "models/training_options.h"
+#include "models/program.h"
 
 namespace nearmetal {
 

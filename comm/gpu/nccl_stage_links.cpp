@@ -48,10 +48,41 @@ class NcclStageLinks final : public StageLinks {
   NcclStageLinks(const JoinRequest& request, std::span<const StageGroups> groups);
 
   std::string library() const override { return nccl_version(); }
-  void bind(int micro_batches) override;
-  void start(Transfer transfer, int micro_batch, void* data, int64_t bytes, void* stream) override;
-  void finish(Transfer transfer, int micro_batch, void* stream) override;
-  void sum(double* values, int count, void* stream) override;
+
+  void bind(int micro_batches) override {
+    for (Lane& each : lanes_) {
+      each.done.clear();
+      if (each.communicator == nullptr) continue;
+      for (int i = 0; i < micro_batches; ++i) {
+        each.done.push_back(cuda::make_event(cudaEventDisableTiming));
+      }
+    }
+  }
+
+  void start(Transfer transfer, int micro_batch, void* data, int64_t bytes, void* stream) override {
+    Lane& used = lane(transfer);
+    const int peer = is_to_next(transfer) ? 1 : 0;  // of the two, the earlier stage is the first
+    NM_CALL(cudaEventRecord(used.ready.get(), static_cast<cudaStream_t>(stream)));
+    NM_CALL(cudaStreamWaitEvent(used.stream.get(), used.ready.get()));
+    const auto count = static_cast<size_t>(bytes);
+    if (is_receive(transfer)) {
+      NM_CALL(ncclRecv(data, count, ncclInt8, peer, used.communicator.get(), used.stream.get()));
+    } else {
+      NM_CALL(ncclSend(data, count, ncclInt8, peer, used.communicator.get(), used.stream.get()));
+    }
+    NM_CALL(cudaEventRecord(used.done.at(micro_batch).get(), used.stream.get()));
+  }
+
+  void finish(Transfer transfer, int micro_batch, void* stream) override {
+    NM_CALL(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream),
+                                lane(transfer).done.at(micro_batch).get()));
+  }
+
+  void sum(double* values, int count, void* stream) override {
+    NM_CALL(ncclAllReduce(values, values, count, ncclFloat64, ncclSum, sums_.get(),
+                          static_cast<cudaStream_t>(stream)));
+  }
+
   BoundaryTest test(int64_t bytes_from_previous, int64_t bytes_to_next, int repeats) override;
 
  private:
@@ -113,41 +144,6 @@ void NcclStageLinks::connect() {
     finish(transfer, 0, stream_.get());
     NM_CALL(cudaStreamSynchronize(stream_.get()));
   }
-}
-
-void NcclStageLinks::bind(int micro_batches) {
-  for (Lane& each : lanes_) {
-    each.done.clear();
-    if (each.communicator == nullptr) continue;
-    for (int i = 0; i < micro_batches; ++i) {
-      each.done.push_back(cuda::make_event(cudaEventDisableTiming));
-    }
-  }
-}
-
-void NcclStageLinks::start(Transfer transfer, int micro_batch, void* data, int64_t bytes,
-                           void* stream) {
-  Lane& used = lane(transfer);
-  const int peer = is_to_next(transfer) ? 1 : 0;  // of the two, the earlier stage is the first
-  NM_CALL(cudaEventRecord(used.ready.get(), static_cast<cudaStream_t>(stream)));
-  NM_CALL(cudaStreamWaitEvent(used.stream.get(), used.ready.get()));
-  const auto count = static_cast<size_t>(bytes);
-  if (is_receive(transfer)) {
-    NM_CALL(ncclRecv(data, count, ncclInt8, peer, used.communicator.get(), used.stream.get()));
-  } else {
-    NM_CALL(ncclSend(data, count, ncclInt8, peer, used.communicator.get(), used.stream.get()));
-  }
-  NM_CALL(cudaEventRecord(used.done.at(micro_batch).get(), used.stream.get()));
-}
-
-void NcclStageLinks::finish(Transfer transfer, int micro_batch, void* stream) {
-  NM_CALL(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream),
-                              lane(transfer).done.at(micro_batch).get()));
-}
-
-void NcclStageLinks::sum(double* values, int count, void* stream) {
-  NM_CALL(ncclAllReduce(values, values, count, ncclFloat64, ncclSum, sums_.get(),
-                        static_cast<cudaStream_t>(stream)));
 }
 
 // Whether what came is what the neighbour sent; 0 bytes: there is no neighbour.

@@ -8,6 +8,7 @@
 #include "comm/mpi/mpi_sums.h"
 #include "models/errors.h"
 #include "models/load_module.h"
+#include "models/program.h"
 
 namespace nearmetal {
 namespace {

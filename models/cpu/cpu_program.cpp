@@ -12,6 +12,7 @@
 #include "models/cpu/host.h"
 #include "models/cpu/lowering.h"
 #include "models/errors.h"
+#include "models/load_module.h"
 #include "models/synthetic.h"
 #include "models/training_options.h"
 
@@ -234,10 +235,10 @@ void CpuProgram::update_by_adamw(uint16_t* copies) {
 void CpuProgram::enqueue_step() {
   use_threads();
   state_.exposed_communication_seconds = 0;
-  const double begin = last_end_seconds_.value_or(now_seconds());
+  const double begin = last_end_seconds_.value_or(steady_seconds());
   for (const Operation& operation : step_.operations) operation.run();
   ++steps_;
-  last_end_seconds_ = now_seconds();
+  last_end_seconds_ = steady_seconds();
   record_.seconds = *last_end_seconds_ - begin;
 }
 
@@ -434,9 +435,9 @@ Profile CpuProgram::profile(int repeats) {
   std::vector<std::vector<double>> seconds(step_.operations.size());
   for (int run = 0; run < repeats; ++run) {
     for (size_t i = 0; i < step_.operations.size(); ++i) {
-      const double begin = now_seconds();
+      const double begin = steady_seconds();
       step_.operations[i].run();
-      seconds[i].push_back(now_seconds() - begin);
+      seconds[i].push_back(steady_seconds() - begin);
     }
   }
   Profile profile;
@@ -464,4 +465,35 @@ std::vector<Probe> CpuProgram::probes() {
   return probes;
 }
 
+namespace {
+
+class CpuBackend : public Backend {
+ public:
+  DeviceInfo describe(int /*gpu*/) override { return describe_host(); }
+
+  void take_share(int /*gpu*/, const GpuShare& /*part*/) override {
+    throw NotSupported("only a GPU has parts");
+  }
+
+  std::unique_ptr<Program> prepare(const Graph& graph, const ProgramOptions& options) override {
+    return std::make_unique<CpuProgram>(graph, options);
+  }
+
+  int64_t bytes_needed(const Graph& graph, const ProgramOptions& options) override {
+    return CpuProgram::bytes_needed(graph, options);
+  }
+
+  int64_t largest_batch(const Graph& graph, const ProgramOptions& options) override {
+    return CpuProgram::largest_batch(graph, options, available_memory_bytes());
+  }
+
+  std::vector<Probe> probes(int /*gpu*/) override { return host_probes(); }
+};
+
+}  // namespace
 }  // namespace nearmetal::cpu
+
+NM_EXPORT nearmetal::Backend* nearmetal_backend() {
+  static nearmetal::cpu::CpuBackend backend;
+  return &backend;
+}

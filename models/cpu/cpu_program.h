@@ -22,7 +22,7 @@ class CpuProgram : public Program {
   void exchange_gradients(AllReduce& all_reduce, int64_t bucket_bytes) override;
   void connect_stages(StageLinks& links) override;
   std::vector<TaskMark> task_marks() override { return state_.stage.marks; }
-  int64_t boundary_bytes() const override;
+  int64_t boundary_bytes() const override { return bytes_of_boundaries(graph_, options_).sent; }
 
   void use_learning_rate(double rate) override { options_.optimizer.learning_rate = rate; }
   void restart(std::span<const float> parameters) override;

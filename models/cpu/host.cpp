@@ -16,7 +16,6 @@
 #include <memory>
 #include <new>
 #include <oneapi/dnnl/dnnl.hpp>
-#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -45,13 +44,6 @@ std::string value_in(const fs::path& path, const std::string& name) {
 int64_t meminfo_bytes(const std::string& name) {
   const std::string kibibytes = value_in("/proc/meminfo", name + ":");
   return kibibytes.empty() ? 0 : std::stoll(kibibytes) * 1024;
-}
-
-std::optional<int64_t> number_in(const fs::path& path) {
-  std::ifstream file(path);
-  int64_t value = 0;
-  if (file >> value) return value;
-  return std::nullopt;  // no such file, or "max"
 }
 
 // As oneDNN names it: "avx512_core".
@@ -89,11 +81,10 @@ double data_cache_bytes() {
     const fs::path folder = "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cache";
     std::error_code failed;
     for (const auto& entry : fs::directory_iterator(folder, failed)) {
-      const auto kibibytes = number_in(entry.path() / "size");  // "512K"
-      if (!kibibytes || first_word(entry.path() / "type") == "Instruction") continue;
+      const double kibibytes = std::strtod(first_word(entry.path() / "size").c_str(), nullptr);
+      if (kibibytes == 0 || first_word(entry.path() / "type") == "Instruction") continue;
       caches[first_word(entry.path() / "level") + " of " +
-             first_word(entry.path() / "shared_cpu_list")] =
-          1024. * static_cast<double>(*kibibytes);
+             first_word(entry.path() / "shared_cpu_list")] = 1024 * kibibytes;
     }
   }
   if (caches.empty()) return std::numeric_limits<double>::infinity();
@@ -161,9 +152,9 @@ std::function<TimedRuns()> timed_again_and_again(std::function<void()> run) {
   return [run = std::move(run)]() -> TimedRuns {
     run();
     return [run](int64_t runs) {
-      const double begin = now_seconds();
+      const double begin = steady_seconds();
       for (int64_t i = 0; i < runs; ++i) run();
-      return now_seconds() - begin;
+      return steady_seconds() - begin;
     };
   };
 }

@@ -56,9 +56,9 @@ Operation own_operation(const std::string& name, const std::string& implementati
 // Nothing else is computed meanwhile.
 Operation exposed(Operation operation, StepState& state) {
   operation.run = [&state, run = std::move(operation.run)] {
-    const double begin = now_seconds();
+    const double begin = steady_seconds();
     run();
-    state.exposed_communication_seconds += now_seconds() - begin;
+    state.exposed_communication_seconds += steady_seconds() - begin;
   };
   return operation;
 }

@@ -15,9 +15,9 @@ StageLinks& links_of(const StepState& state) {
 std::function<void()> timed(StepState& state, double PipelineSeconds::*kind,
                             std::function<void()> run) {
   return [&state, kind, run = std::move(run)] {
-    const double begin = now_seconds();
+    const double begin = steady_seconds();
     run();
-    state.stage.seconds.*kind += now_seconds() - begin;
+    state.stage.seconds.*kind += steady_seconds() - begin;
   };
 }
 
@@ -89,7 +89,7 @@ void Lowering::begin_stage_task(const std::vector<StageTask>& tasks, size_t inde
   if (index == 0) {
     emit("begin of the pipeline", Phase::forward, "mark", {}, [&state = state_] {
       state.stage.seconds = {};
-      state.stage.begin_seconds = now_seconds();
+      state.stage.begin_seconds = steady_seconds();
     });
   }
   if (index == 0 || !receives_ahead(index - 1)) start_receive(task);
@@ -101,7 +101,7 @@ void Lowering::begin_stage_task(const std::vector<StageTask>& tasks, size_t inde
   }
   if (index + 1 < tasks.size() && receives_ahead(index)) start_receive(tasks[index + 1]);
   emit("begin", Phase::forward, "mark", {}, [index, task, &state = state_] {
-    const double now = now_seconds();
+    const double now = steady_seconds();
     state.stage.marks[index] = {task, now, now};
   });
 }
@@ -112,7 +112,7 @@ void Lowering::end_stage_task(const std::vector<StageTask>& tasks, size_t index)
   double PipelineSeconds::*kind = forward ? &PipelineSeconds::forward : &PipelineSeconds::backward;
   emit("end", Phase::forward, "mark", {}, [index, kind, &state = state_] {
     TaskMark& mark = state.stage.marks[index];
-    mark.end_seconds = now_seconds();
+    mark.end_seconds = steady_seconds();
     state.stage.seconds.*kind += mark.end_seconds - mark.begin_seconds;
   });
   if (forward && graph_.sends()) {

@@ -73,9 +73,9 @@ Operation CpuProgram::sum_of_gradients(int micro_batch) {
 void CpuProgram::sum_over_stages(double& squares, double& loss) {
   StageState& stage = state_.stage;
   stage.sums = {squares, loss};
-  const double begin = now_seconds();
+  const double begin = steady_seconds();
   stage.links->sum(stage.sums.data(), static_cast<int>(stage.sums.size()), nullptr);
-  const double end = now_seconds();
+  const double end = steady_seconds();
   squares = stage.sums[0];
   loss = stage.sums[1];
   stage.seconds.waiting += end - begin;
@@ -88,7 +88,5 @@ void CpuProgram::connect_stages(StageLinks& links) {
   links.bind(static_cast<int>(options_.micro_batches));
   state_.stage.links = &links;
 }
-
-int64_t CpuProgram::boundary_bytes() const { return bytes_of_boundaries(graph_, options_).sent; }
 
 }  // namespace nearmetal::cpu

@@ -326,8 +326,6 @@ void CudaProgram::connect_stages(StageLinks& links) {
   settle_step();
 }
 
-int64_t CudaProgram::boundary_bytes() const { return bytes_of_boundaries(graph_, options_).sent; }
-
 std::vector<TaskMark> CudaProgram::task_marks() {
   if (finished_ == 0) return {};
   const PipelinePlace& place = options_.pipeline;

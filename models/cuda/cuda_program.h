@@ -57,7 +57,7 @@ class CudaProgram : public Program {
   void exchange_gradients(AllReduce& all_reduce, int64_t bucket_bytes) override;
   void connect_stages(StageLinks& links) override;
   std::vector<TaskMark> task_marks() override;
-  int64_t boundary_bytes() const override;
+  int64_t boundary_bytes() const override { return bytes_of_boundaries(graph_, options_).sent; }
 
   void use_learning_rate(double rate) override { options_.optimizer.learning_rate = rate; }
   void restart(std::span<const float> parameters) override;
@@ -90,14 +90,12 @@ class CudaProgram : public Program {
                                int64_t available_bytes);
 
  private:
-  /// Throws OutOfMemory, or std::invalid_argument for a batch that no GPU takes.
-  static void require_memory(const Graph& graph, const ProgramOptions& options);
-
   // Enough to hide the host; more would fill the launch queue (1024 kernels) and block it.
   static constexpr int steps_in_flight = 3;
 
   // Proof that the GPU can run such a program: it has the units and enough free memory. The
-  // constructor throws what require_units() and require_memory() throw.
+  // constructor throws OutOfMemory, std::invalid_argument for a batch that no GPU takes, and what
+  // require_units() throws.
   struct Fits {
     Fits(const Graph& graph, const ProgramOptions& options);
   };

@@ -117,10 +117,6 @@ void CudaProgram::stage_images() {
 CudaProgram::Fits::Fits(const Graph& graph, const ProgramOptions& options) {
   use_gpu(options.gpu);
   require_units(options.precision, options.gpu);
-  require_memory(graph, options);
-}
-
-void CudaProgram::require_memory(const Graph& graph, const ProgramOptions& options) {
   require_sizes(options);
   const int64_t largest_counted = largest_batch_size(graph, options);
   if (options.batch_size > largest_counted) {

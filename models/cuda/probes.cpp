@@ -37,13 +37,13 @@ TimedRuns by_host(Work work, bool each) {
   work(stream.get());
   NM_CALL(cudaStreamSynchronize(stream.get()));
   return [stream, work = std::move(work), each](int64_t runs) {
-    const double begin = now_seconds();
+    const double begin = steady_seconds();
     for (int64_t run = 0; run < runs; ++run) {
       work(stream.get());
       if (each) NM_CALL(cudaStreamSynchronize(stream.get()));
     }
     NM_CALL(cudaStreamSynchronize(stream.get()));
-    return now_seconds() - begin;
+    return steady_seconds() - begin;
   };
 }
 
@@ -161,14 +161,14 @@ Probe peer_probe(int from, int to, bool both_ways) {
             const PeerEnd c = peer_end(from, to), d = peer_end(to, from);
             NM_CALL(cudaSetDevice(current));
             return [a, b, c, d, both_ways](int64_t runs) {
-              const double begin = now_seconds();
+              const double begin = steady_seconds();
               for (int64_t run = 0; run < runs; ++run) {
                 send(a, b);
                 if (both_ways) send(d, c);
               }
               NM_CALL(cudaStreamSynchronize(a.stream.get()));
               NM_CALL(cudaStreamSynchronize(d.stream.get()));
-              return now_seconds() - begin;
+              return steady_seconds() - begin;
             };
           }};
 }

@@ -5,7 +5,7 @@
 
 namespace nearmetal {
 
-// Each is in the file of its name.
+// In convolutional.cpp and transformers.cpp.
 std::vector<Network> bert();
 std::vector<Network> resnet();
 std::vector<Network> vgg();

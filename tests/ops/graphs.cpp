@@ -1,7 +1,6 @@
 #include "tests/ops/graphs.h"
 
-#include "models/networks/bert.h"
-#include "models/networks/vit.h"
+#include "models/networks/transformers.h"
 
 namespace nearmetal {
 namespace {

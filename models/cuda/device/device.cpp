@@ -17,6 +17,7 @@
 
 #include "models/cuda/device/check.h"
 #include "models/errors.h"
+#include "models/gpu_share.h"
 #include "models/names.h"
 
 namespace nearmetal::cuda {

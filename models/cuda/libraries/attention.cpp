@@ -78,7 +78,7 @@ class AttentionGraph {
 
   void forward();
   void backward();
-  Descriptor finished(const PlanDevice& device) const;
+  const std::vector<Descriptor>& operations() const { return operations_; }
 
  private:
   // Layouts.
@@ -191,17 +191,14 @@ void AttentionGraph::reduce(cudnnReduceTensorOp_t how, const Descriptor& x, cons
   Descriptor operation(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
   operation.set(CUDNN_ATTR_OPERATION_REDUCTION_DESC, descriptor)
       .set(CUDNN_ATTR_OPERATION_REDUCTION_XDESC, x)
-      .set(CUDNN_ATTR_OPERATION_REDUCTION_YDESC, y)
-      .finalize();
-  operations_.push_back(operation);
+      .set(CUDNN_ATTR_OPERATION_REDUCTION_YDESC, y);
+  operations_.push_back(operation.finalize());
 }
 
 void AttentionGraph::reshape(const Descriptor& x, const Descriptor& y) {
   Descriptor operation(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
-  operation.set(CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x)
-      .set(CUDNN_ATTR_OPERATION_RESHAPE_YDESC, y)
-      .finalize();
-  operations_.push_back(operation);
+  operation.set(CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x).set(CUDNN_ATTR_OPERATION_RESHAPE_YDESC, y);
+  operations_.push_back(operation.finalize());
 }
 
 Descriptor AttentionGraph::index(const Descriptor& x, int64_t axis) {
@@ -279,15 +276,6 @@ void AttentionGraph::backward() {
            key_counts_);
 }
 
-Descriptor AttentionGraph::finished(const PlanDevice& device) const {
-  Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  if (device.handle != nullptr) {
-    graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &device.handle);
-  }
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations_).finalize();
-  return graph;
-}
-
 Descriptor operation_graph(const PlanDevice& device, const AttentionProblem& problem) {
   AttentionGraph graph(problem);
   if (problem.op == AttentionOp::forward) {
@@ -295,7 +283,7 @@ Descriptor operation_graph(const PlanDevice& device, const AttentionProblem& pro
   } else {
     graph.backward();
   }
-  return graph.finished(device);
+  return operation_graph(device, graph.operations());
 }
 
 }  // namespace

@@ -45,14 +45,9 @@ ActivationDescriptor relu_descriptor() {
 }
 
 cudnnBatchNormOps_t operations_of(NormFusion fusion) {
-  switch (fusion) {
-    case NormFusion::relu:
-      return CUDNN_BATCHNORM_OPS_BN_ACTIVATION;
-    case NormFusion::residual_relu:
-      return CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION;
-    default:
-      return CUDNN_BATCHNORM_OPS_BN;
-  }
+  if (fusion == NormFusion::none) return CUDNN_BATCHNORM_OPS_BN;
+  return fusion == NormFusion::relu ? CUDNN_BATCHNORM_OPS_BN_ACTIVATION
+                                    : CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION;
 }
 
 }  // namespace

@@ -122,6 +122,15 @@ PlanDevice::PlanDevice(const std::string& properties_json)
       .finalize();
 }
 
+Descriptor operation_graph(const PlanDevice& device, std::span<const Descriptor> operations) {
+  Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  if (device.handle != nullptr) {
+    graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &device.handle);
+  }
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations).finalize();
+  return graph;
+}
+
 Plan::Plan(const PlanDevice& device, const Descriptor& graph, const Descriptor& config,
            std::string name)
     : graph_(graph), plan_(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR), name_(std::move(name)) {

@@ -26,6 +26,9 @@ struct PlanDevice {
   std::optional<Descriptor> properties;  // where there is no handle
 };
 
+/// The graph of these operations, in an order for which cuDNN has engines.
+Descriptor operation_graph(const PlanDevice& device, std::span<const Descriptor> operations);
+
 /// A tensor of a graph, by its unique id, and its address in one execution: on the device, or on
 /// the host for a value that is not in memory.
 struct Binding {

@@ -1,5 +1,3 @@
-#include "models/networks/bert.h"
-
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 
 #include "models/inference.h"
 #include "models/networks/registry.h"
+#include "models/networks/transformers.h"
 #include "models/pipeline_cuts.h"
 
 namespace nearmetal {

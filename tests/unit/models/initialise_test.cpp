@@ -7,7 +7,7 @@
 
 #include "models/graph.h"
 #include "models/networks/registry.h"
-#include "models/networks/vit.h"
+#include "models/networks/transformers.h"
 
 namespace nearmetal {
 namespace {

@@ -1,5 +1,3 @@
-#include "models/networks/vit.h"
-
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include <vector>
 
 #include "models/networks/registry.h"
+#include "models/networks/transformers.h"
 
 namespace nearmetal {
 namespace {

@@ -1,0 +1,181 @@
+// How ranks of an MPI job are joined in host memory: to sum gradients, and to hand values and
+// gradients between stages.
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "comm/join_ranks.h"
+#include "comm/known_values.h"
+#include "comm/mpi/mpi_sums.h"
+#include "comm/mpi/mpi_world.h"
+#include "models/load_module.h"
+#include "models/probe.h"
+#include "models/program.h"
+
+namespace nearmetal {
+namespace {
+
+// One non-blocking reduction per bucket. MPI moves data only inside its calls, so that each start
+// pushes the earlier ones on.
+class MpiAllReduce : public AllReduce {
+ public:
+  explicit MpiAllReduce(MPI_Comm ranks) {
+    NM_MPI(MPI_Comm_dup, ranks, &gradients_);
+    NM_MPI(MPI_Comm_rank, gradients_, &rank_);
+    NM_MPI(MPI_Comm_size, gradients_, &ranks_);
+  }
+  ~MpiAllReduce() override { MPI_Comm_free(&gradients_); }
+  MpiAllReduce(const MpiAllReduce&) = delete;
+  MpiAllReduce& operator=(const MpiAllReduce&) = delete;
+
+  std::string library() const override { return mpi_version(); }
+  int ranks() const override { return ranks_; }
+
+  void bind(std::vector<GradientBucket> buckets) override {
+    for (const GradientBucket& bucket : buckets) mpi_count(bucket.elements);
+    buckets_ = std::move(buckets);
+    requests_.assign(buckets_.size(), MPI_REQUEST_NULL);
+  }
+
+  void start(int first, int count, void*) override {
+    for (int bucket = first; bucket < first + count; ++bucket) {
+      const GradientBucket& gradient = buckets_[bucket];
+      NM_MPI(MPI_Iallreduce, MPI_IN_PLACE, gradient.data, mpi_count(gradient.elements),
+             sums_.type(gradient.type), sums_.operation(gradient.type), gradients_,
+             &requests_[bucket]);
+    }
+    int done = 0;
+    NM_MPI(MPI_Testall, first, requests_.data(), &done, MPI_STATUSES_IGNORE);
+  }
+
+  void finish(void*) override {
+    NM_MPI(MPI_Waitall, static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE);
+  }
+
+  std::vector<BucketTest> test(int repeats) override {
+    std::vector<BucketTest> tests;
+    for (const GradientBucket& bucket : buckets_) {
+      BucketTest test{.bytes = bucket.bytes(), .type = bucket.type, .exact = true};
+      const std::string mine = known_values(bucket, rank_, ranks_),
+                        sums = known_sums(bucket, ranks_);
+      std::vector<double> seconds;
+      for (int run = 0; run < repeats; ++run) {
+        std::memcpy(bucket.data, mine.data(), mine.size());
+        NM_MPI(MPI_Barrier, gradients_);
+        const double begin = MPI_Wtime();
+        start(static_cast<int>(tests.size()), 1, nullptr);
+        finish(nullptr);
+        seconds.push_back(MPI_Wtime() - begin);
+        test.exact = test.exact && std::memcmp(bucket.data, sums.data(), sums.size()) == 0;
+      }
+      test.seconds = median_of(seconds);
+      tests.push_back(test);
+    }
+    return tests;
+  }
+
+ private:
+  MPI_Comm gradients_ = MPI_COMM_NULL;  // apart from all other talk of the ranks
+  MpiSums sums_;
+  int rank_ = 0;
+  int ranks_ = 1;
+  std::vector<GradientBucket> buckets_;
+  std::vector<MPI_Request> requests_;  // by bucket
+};
+
+// Nothing blocks but a wait for the very message, so that no order of sends and receives locks up.
+// Messages of a kind keep their order, as MPI's do between two ranks.
+class MpiStageLinks final : public StageLinks {
+ public:
+  explicit MpiStageLinks(MPI_Comm stages) {
+    NM_MPI(MPI_Comm_dup, stages, &stages_);
+    NM_MPI(MPI_Comm_rank, stages_, &stage_);
+    bind(1);
+  }
+  ~MpiStageLinks() override { MPI_Comm_free(&stages_); }
+  MpiStageLinks(const MpiStageLinks&) = delete;
+  MpiStageLinks& operator=(const MpiStageLinks&) = delete;
+
+  std::string library() const override { return mpi_version(); }
+
+  void bind(int micro_batches) override {
+    requests_.assign(static_cast<size_t>(micro_batches) * transfer_count, MPI_REQUEST_NULL);
+  }
+
+  void start(Transfer transfer, int micro_batch, void* data, int64_t bytes, void*) override {
+    const int neighbour = is_to_next(transfer) ? stage_ + 1 : stage_ - 1;
+    const bool value = transfer == Transfer::receive_value || transfer == Transfer::send_value;
+    const int tag = value ? 0 : 1;
+    MPI_Request* request = &request_of(transfer, micro_batch);
+    if (is_receive(transfer)) {
+      NM_MPI(MPI_Irecv, data, mpi_count(bytes), MPI_BYTE, neighbour, tag, stages_, request);
+    } else {
+      NM_MPI(MPI_Isend, data, mpi_count(bytes), MPI_BYTE, neighbour, tag, stages_, request);
+    }
+  }
+
+  void finish(Transfer transfer, int micro_batch, void*) override {
+    NM_MPI(MPI_Wait, &request_of(transfer, micro_batch), MPI_STATUS_IGNORE);
+  }
+
+  void sum(double* values, int count, void*) override {
+    NM_MPI(MPI_Allreduce, MPI_IN_PLACE, values, count, MPI_DOUBLE, MPI_SUM, stages_);
+  }
+
+  BoundaryTest test(int64_t bytes_from_previous, int64_t bytes_to_next, int repeats) override {
+    BoundaryTest test{.bytes = bytes_to_next};
+    std::vector<double> seconds;
+    for (int run = 0; run < repeats; ++run) {
+      const Passage values = sends_and_receives(Transfer::send_value, Transfer::receive_value,
+                                                bytes_to_next, bytes_from_previous, run);
+      const Passage gradients =
+          sends_and_receives(Transfer::send_gradient, Transfer::receive_gradient,
+                             bytes_from_previous, bytes_to_next, run);
+      test.exact = test.exact && values.exact && gradients.exact;
+      seconds.push_back(values.seconds);
+    }
+    test.seconds = median_of(seconds);
+    return test;
+  }
+
+ private:
+  MPI_Request& request_of(Transfer transfer, int micro_batch) {
+    return requests_.at(static_cast<size_t>(micro_batch) * transfer_count +
+                        static_cast<size_t>(transfer));
+  }
+  struct Passage {
+    bool exact;
+    double seconds;  // without making and comparing the values
+  };
+  // Whether what came is what the neighbour sent; 0 bytes: there is no neighbour.
+  Passage sends_and_receives(Transfer send, Transfer receive, int64_t sent_bytes,
+                             int64_t received_bytes, int run) {
+    std::string sent = known_boundary(sent_bytes, stage_, run);
+    std::string received(received_bytes, '\0');
+    NM_MPI(MPI_Barrier, stages_);
+    const double begin = MPI_Wtime();
+    if (received_bytes > 0) start(receive, 0, received.data(), received_bytes, nullptr);
+    if (sent_bytes > 0) start(send, 0, sent.data(), sent_bytes, nullptr);
+    if (received_bytes > 0) finish(receive, 0, nullptr);
+    if (sent_bytes > 0) finish(send, 0, nullptr);
+    const double seconds = MPI_Wtime() - begin;
+    const int neighbour = is_to_next(receive) ? stage_ + 1 : stage_ - 1;
+    return {received == known_boundary(received_bytes, neighbour, run), seconds};
+  }
+
+  MPI_Comm stages_ = MPI_COMM_NULL;  // apart from all other talk of the ranks
+  int stage_ = 0;
+  std::vector<MPI_Request> requests_;  // by micro-batch and transfer
+};
+
+}  // namespace
+}  // namespace nearmetal
+
+NM_EXPORT nearmetal::AllReduce* nearmetal_join_mpi(const nearmetal::JoinRequest& request) {
+  return new nearmetal::MpiAllReduce(nearmetal::communicator_of(request.world));
+}
+
+NM_EXPORT nearmetal::StageLinks* nearmetal_join_stage_links(
+    const nearmetal::JoinRequest& request, std::span<const nearmetal::StageGroups> /*groups*/) {
+  return new nearmetal::MpiStageLinks(nearmetal::communicator_of(request.world));
+}
