@@ -194,7 +194,7 @@ void Monitor::loop() {
   std::unique_lock lock(mutex_);
   while (!over_) {
     if (in_window()) {
-      sample(now_seconds());
+      sample(steady_seconds());
     } else {
       read_totals();
     }

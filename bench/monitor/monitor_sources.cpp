@@ -224,7 +224,7 @@ CpuSource::Times CpuSource::times() const {
     const auto process = process_stat(stat);
     if (process) found.own += second * process->cpu_ticks;  // else it has ended
   }
-  found.wall = now_seconds();
+  found.wall = steady_seconds();
   return found;
 }
 

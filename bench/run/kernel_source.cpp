@@ -10,6 +10,7 @@
 #include "reports/document/settings.h"
 #include "reports/json/json.h"
 #include "reports/json/kernel_cache.h"
+#include "reports/json/report_files.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
