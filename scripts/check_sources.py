@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Checks which file includes what, how long files are, and that documents name what is there.
-Prints file:line of each breach.
+"""Checks which file includes what, how long files are, where functions are defined, and that documents name
+what is there. Prints file:line of each breach.
 
-    scripts/check_sources.py [FOLDER]     FOLDER: the project's root, by default the one above
+    scripts/check_sources.py [FOLDER]            FOLDER: the project's root, by default the one above
+    scripts/check_sources.py --numbers [FOLDER]  prints how large the project is instead
 """
 
 import json
@@ -82,14 +83,34 @@ EVIDENCE = {
 }
 EXIT_CODE = re.compile(r"^  (\w+) = (\d+),", re.MULTILINE)
 
-MAX_LINES = 400  # what one can still hold; a lower limit cut concepts in two
+MAX_LINES = 500  # what one can still hold; a lower limit cut concepts in two
 MAX_FILES = 45  # of a folder, itself
 # Other limits, each with its reason.
 LINE_LIMITS = {
     "bench/main.cpp": 50,  # the whole program at a glance
 }
 
+# Headers that would pull the network or the training step into everything: how many .cpp and .cu files may read
+# each, themselves or through other headers; tests are not counted.
+REACH = {"models/program.h": 129, "models/graph.h": 129}
+
+# What x.cpp defines for others is declared in x.h. Where that is not so, and why:
+AWAY = {
+    "bench/commands/*.cpp": "one table of the commands, commands.h, and a file for each",
+    "comm/*/*.cpp": "the entries of modules, which their loaders look up by name",
+    "models/cpu/lowering*.cpp": "one compiler, cut by the kinds of layers",
+    "models/cuda/**": "programs and kernels, of which nvcc compiles forward and backward apart",
+    "reports/json/**": "fields() of all types, declared where they are used: json.h",
+}
+
+SOURCES = ("bench", "comm", "models", "reports")
 SUFFIXES = {".h", ".cpp", ".cu"}
+# A function at the start of a line, with its body.
+DEFINITION = re.compile(
+    r"^(?!namespace|using|struct|class|enum|template|static|extern|inline|typedef|return|else|#|//|\})"
+    r"[\w:<>,&*\[\] \n]*?\b((?:\w+::)*~?\w+)\((?:[^;{}()]|\([^()]*\))*\)[\w ]*(?:->[^{;]*)?"
+    r"(?::[^;{]*(?:\{[^;{}]*\}[^;{]*)*)?\{", re.MULTILINE)
+HIDDEN = re.compile(r"^namespace \{$.*?^\}  // namespace$", re.MULTILINE | re.DOTALL)
 # A path of the tree in a document, in backticks or as a link; the notes tell of earlier trees, too.
 MENTIONED_PATH = re.compile(
     r"[`(]((?:bench|comm|docs|layouts|models|reports|scripts|tests)/[\w./-]*\w)[`)]")
@@ -219,6 +240,74 @@ def check_folders(root):
                 yield f"{name}:1: a room that FLOORS does not know"
 
 
+def reach(root, header):
+    """The .cpp and .cu files outside tests that read a header, themselves or through others."""
+    users = {}
+    for path in source_files(root):
+        for _, name in includes_of(path):
+            users.setdefault(name, set()).add(path.relative_to(root).as_posix())
+    found, unread = set(), [header]
+    while unread:
+        new = users.get(unread.pop(), set()) - found
+        found |= new
+        unread.extend(new)
+    return sorted(name for name in found if not name.endswith(".h") and name.startswith(SOURCES))
+
+
+def declares(header, name):
+    """Whether the text of a header declares a function, or the class that a member belongs to."""
+    owner, _, function = name.rpartition("::")
+    if owner:
+        return re.search(rf"\b(?:class|struct) (?:\w+::)*{owner.split('::')[-1]}\b", header)
+    return re.search(rf"\b{function}\(", header)
+
+
+def away_from_header(root):
+    """File and name of each function that a header of another name declares."""
+    headers = "\n".join(path.read_text(encoding="utf-8") for path in source_files(root)
+                        if path.suffix == ".h" and path.relative_to(root).parts[0] in SOURCES)
+    for path in source_files(root):
+        if path.suffix == ".h" or path.relative_to(root).parts[0] not in SOURCES:
+            continue
+        own = path.with_suffix(".h")
+        own = own.read_text(encoding="utf-8") if own.is_file() else ""
+        for found in DEFINITION.finditer(HIDDEN.sub("", path.read_text(encoding="utf-8"))):
+            if not declares(own, found[1]) and declares(headers, found[1]):
+                yield path.relative_to(root).as_posix(), found[1]
+
+
+def check_definitions(root):
+    for name, function in away_from_header(root):
+        if not matches(name, AWAY):
+            header = pathlib.PurePosixPath(name).with_suffix(".h")
+            yield f"{name}:1: {function} is declared elsewhere than in {header}"
+
+
+def check_reach(root):
+    for header, most in REACH.items():
+        units = len(reach(root, header))
+        if units > most:
+            yield f"{header}:1: {units} sources read it, {most} at most: declare apart what they need"
+
+
+def numbers(root):
+    """How large the project is, a line for each number."""
+    texts = {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in source_files(root)}
+    lines = {name: text.count("\n") for name, text in texts.items()}
+    for folder in (*SOURCES, "tests"):
+        names = [name for name in lines if name.startswith(folder + "/")]
+        yield f"{folder}: {sum(map(lines.get, names))} lines in {len(names)} files"
+    yield f"without tests: {sum(lines[name] for name in lines if not name.startswith('tests/'))} lines"
+    types = [name for text in texts.values() for name in re.findall(r"^(?:struct|class|enum class) (\w+)[^;]*\{", text, re.M)]
+    yield f"types: {len(types)}"
+    away = [name for name, _ in away_from_header(root)]
+    compiler = sum(name.startswith("models/cuda/compiler/") for name in away)
+    yield f"functions away from their header: {len(away) - compiler}, and {compiler} of models/cuda/compiler"
+    units = sum(not name.endswith(".h") and name.startswith(SOURCES) for name in lines)
+    for header in REACH:
+        yield f"{header}: read by {len(reach(root, header))} of {units} sources"
+
+
 def check_documents(root):
     """Paths that documents name and that are not there."""
     for path in sorted(path for pattern in DOCUMENTS for path in root.glob(pattern)):
@@ -296,6 +385,8 @@ def check(root):
         if path.suffix == ".cu":
             yield from check_kernel_includes(root, path)
     yield from check_folders(root)
+    yield from check_definitions(root)
+    yield from check_reach(root)
     yield from check_documents(root)
     yield from check_facts(root)
     yield from check_sentences(root)
@@ -307,8 +398,12 @@ def check(root):
 
 
 def main():
-    here = pathlib.Path(__file__).resolve().parent.parent
-    root = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else here
+    words = sys.argv[1:]
+    asked = "--numbers" in words and not words.remove("--numbers")
+    root = pathlib.Path(words[0]) if words else pathlib.Path(__file__).resolve().parent.parent
+    if asked:
+        print("\n".join(numbers(root.resolve())))
+        return 0
     breaches = list(check(root))
     for breach in breaches:
         print(breach)

@@ -6,7 +6,7 @@ import pathlib
 import tempfile
 import unittest
 
-from check_sources import EVIDENCE, check
+from check_sources import EVIDENCE, REACH, check
 
 CLEAN = {
     "models/graph.h": "#pragma once\n#include <vector>\n",
@@ -53,6 +53,28 @@ class CheckSources(unittest.TestCase):
         ]:
             with self.subTest(name=name, header=header):
                 self.assert_breach(name, f'\n#include "{header}"\n', f"{name}:2")
+
+    def test_definitions(self):
+        header = "int sum(int a, int b);\nstruct Rank {\n  int next() const;\n};\n"
+        here = "int sum(int a, int b) { return a + b; }\nint Rank::next() const {\n  return 1;\n}\n"
+        local = "namespace {\nint sum(int a) {\n  return a;\n}\n}  // namespace\nint main() { return sum(1); }\n"
+        planted = {"reports/merge/sums.h": header}
+        self.assertEqual(self.breaches({**planted, "reports/merge/sums.cpp": here}), [])
+        self.assertEqual(self.breaches({**planted, "reports/merge/other.cpp": local}), [])
+        self.assertEqual(self.breaches({**planted, "reports/merge/other.cpp": here}), [
+            "reports/merge/other.cpp:1: sum is declared elsewhere than in reports/merge/other.h",
+            "reports/merge/other.cpp:1: Rank::next is declared elsewhere than in reports/merge/other.h"])
+        self.assertEqual(self.breaches({**planted, "models/cuda/other.cpp": here}), [])  # an exception
+
+    def test_reach(self):
+        planted = {"models/program.h": "#pragma once\n", "models/step.h": '#include "models/program.h"\n'}
+        sources = {f"comm/a{number}.cpp": '#include "models/step.h"\n' for number in range(REACH["models/program.h"])}
+        self.assertEqual(self.breaches({**planted, **dict(list(sources.items())[:40])}), [])
+        many = {name.replace("comm/", f"models/{folder}/"): text for folder, (name, text) in
+                zip(["cpu", "cuda/compiler", "networks", "cuda"] * len(sources), sources.items())}
+        self.assertEqual(self.breaches({**planted, **many}), [])
+        self.assertEqual(self.breaches({**planted, **many, "comm/one.cpp": '#include "models/step.h"\n'}), [
+            "models/program.h:1: 130 sources read it, 129 at most: declare apart what they need"])
 
     def test_floors(self):
         for name, header in [
@@ -166,7 +188,7 @@ class CheckSources(unittest.TestCase):
         self.assert_breach("bench/run/a.cpp", "#include <CLI/CLI.hpp>\n", "bench/run/a.cpp:1")
 
     def test_sizes(self):
-        self.assert_breach("bench/run/long.cpp", "//\n" * 401, "bench/run/long.cpp:401")
+        self.assert_breach("bench/run/long.cpp", "//\n" * 501, "bench/run/long.cpp:501")
         self.assert_breach("bench/main.cpp", "//\n" * 51, "bench/main.cpp:51")
         self.assertEqual(self.breaches({"bench/run/a.cpp": "//\n" * 400}), [])
 

@@ -9,8 +9,8 @@
 #include "bench/commands/rerun.h"
 #include "models/errors.h"
 #include "reports/compare/compare.h"
-#include "reports/compare/read_runs.h"
 #include "reports/compare/gate.h"
+#include "reports/compare/read_runs.h"
 
 namespace nearmetal {
 

@@ -7,10 +7,10 @@
 #include <stdexcept>
 #include <vector>
 
-#include "bench/run/defaults.h"
 #include "bench/cli/process.h"
 #include "bench/cli/run_request.h"
 #include "bench/commands/program.h"
+#include "bench/run/defaults.h"
 #include "bench/run/network.h"
 #include "bench/run/prepare_device.h"
 #include "models/graph.h"

@@ -5,8 +5,8 @@
 
 #include "bench/cli/process.h"
 #include "bench/commands/program.h"
-#include "comm/launch/launch_plan_text.h"
 #include "comm/join_ranks.h"
+#include "comm/launch/launch_plan_text.h"
 #include "comm/layout/layout_json.h"
 #include "comm/nccl.h"
 #include "models/errors.h"
@@ -18,8 +18,8 @@
 #include "reports/formats/comparison_json.h"
 #include "reports/formats/comparison_text.h"
 #include "reports/json/finding_json.h"
-#include "reports/json/report_files.h"
 #include "reports/json/json.h"
+#include "reports/json/report_files.h"
 #include "reports/text/text_table.h"
 
 namespace nearmetal {

@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "bench/run/defaults.h"
 #include "bench/cli/output.h"
 #include "bench/cli/process.h"
 #include "bench/commands/program.h"
@@ -20,6 +19,7 @@
 #include "bench/environment/environment.h"
 #include "bench/environment/gpu.h"
 #include "bench/environment/leave_out_host_info.h"
+#include "bench/run/defaults.h"
 #include "bench/run/last_report.h"
 #include "bench/run/prepare_device.h"
 #include "bench/run/rank_facts.h"
@@ -34,8 +34,8 @@
 #include "reports/document/metric.h"
 #include "reports/document/settings.h"
 #include "reports/files/atomic_file.h"
-#include "reports/formats/run_tables.h"
 #include "reports/files/sha256.h"
+#include "reports/formats/run_tables.h"
 #include "reports/json/json.h"
 #include "reports/merge/merge.h"
 

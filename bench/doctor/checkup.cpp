@@ -13,12 +13,12 @@
 #include <stdexcept>
 #include <thread>
 
-#include "bench/run/defaults.h"
-#include "bench/environment/child_process.h"
 #include "bench/doctor/diagnose.h"
+#include "bench/environment/child_process.h"
 #include "bench/environment/environment.h"
 #include "bench/environment/gpu.h"
 #include "bench/monitor/monitor_sources.h"
+#include "bench/run/defaults.h"
 #include "bench/run/prepare_device.h"
 #include "bench/run/rank_facts.h"
 #include "bench/sweep/hosts_found.h"

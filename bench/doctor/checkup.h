@@ -9,8 +9,8 @@
 #include "comm/layout/layout.h"
 #include "comm/layout/mig_config.h"
 #include "reports/document/environment.h"
-#include "reports/document/warning.h"
 #include "reports/document/types.h"
+#include "reports/document/warning.h"
 
 namespace nearmetal {
 

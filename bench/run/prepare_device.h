@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "bench/cli/command_line.h"
-#include "bench/run/defaults.h"
 #include "bench/cli/run_request.h"
+#include "bench/run/defaults.h"
 #include "bench/run/kernel_source.h"
 #include "bench/run/network.h"
 #include "models/graph.h"

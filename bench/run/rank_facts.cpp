@@ -11,8 +11,8 @@
 #include "models/errors.h"
 #include "models/program.h"
 #include "reports/files/sha256.h"
-#include "reports/json/report_files.h"
 #include "reports/json/json.h"
+#include "reports/json/report_files.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {

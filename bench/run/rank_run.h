@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "bench/cli/process.h"
-#include "bench/cli/output.h"
-#include "bench/monitor/monitor.h"
 #include "bench/cli/command_line.h"
+#include "bench/cli/output.h"
+#include "bench/cli/process.h"
 #include "bench/cli/run_request.h"
+#include "bench/monitor/monitor.h"
 #include "bench/run/prepare_device.h"
 #include "bench/run/rank_pipeline.h"
 #include "bench/run/rank_report.h"

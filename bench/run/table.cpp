@@ -7,8 +7,8 @@
 #include "reports/document/metric.h"
 #include "reports/document/run_config.h"
 #include "reports/formats/run_tables.h"
-#include "reports/text/text_table.h"
 #include "reports/text/text.h"
+#include "reports/text/text_table.h"
 #include "reports/text/warning_text.h"
 
 namespace nearmetal {

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "bench/environment/child_process.h"
-#include "bench/sweep/make_launch_plan.h"
 #include "bench/sweep/hosts_found.h"
+#include "bench/sweep/make_launch_plan.h"
 #include "bench/sweep/mps_daemon.h"
 #include "bench/sweep/other_work.h"
 #include "bench/sweep/supported_layouts.h"

@@ -6,9 +6,9 @@
 #include <stdexcept>
 
 #include "models/errors.h"
-#include "reports/text/text.h"
 #include "reports/json/json.h"
 #include "reports/json/json_text.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 

@@ -10,8 +10,8 @@
 
 #include "bench/cli/process.h"
 #include "bench/commands/run.h"
-#include "reports/json/report_files.h"
 #include "reports/json/json.h"
+#include "reports/json/report_files.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/parse_options.h"
 #include "tests/support/temporary_folder.h"

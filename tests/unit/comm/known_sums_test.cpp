@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "comm/known_values.h"
+#include "models/program.h"
 #include "models/sixteen_bits.h"
 
 namespace nearmetal {

@@ -1,7 +1,8 @@
+#include "bench/environment/leave_out_host_info.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "bench/environment/leave_out_host_info.h"
 #include "reports/json/json.h"
 #include "tests/support/sample_report.h"
 

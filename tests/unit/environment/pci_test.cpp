@@ -1,8 +1,7 @@
-#include "bench/environment/system_files.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "bench/environment/system_files.h"
 #include "tests/support/pci_fixture.h"
 
 namespace nearmetal {

@@ -1,4 +1,3 @@
-#include "reports/sharing/fraction_tables.h"
 #include "reports/sharing/fractions.h"
 
 #include <gmock/gmock.h>
@@ -15,6 +14,7 @@
 #include "reports/formats/report_text.h"
 #include "reports/json/json.h"
 #include "reports/merge/merge.h"
+#include "reports/sharing/fraction_tables.h"
 #include "tests/support/made_up_shares.h"
 
 namespace nearmetal {

@@ -5,7 +5,6 @@
 #include <sstream>
 
 #include "models/errors.h"
-#include "reports/sharing/fraction_tables.h"
 #include "reports/compare/compare.h"
 #include "reports/document/metric.h"
 #include "reports/formats/page.h"
@@ -13,6 +12,7 @@
 #include "reports/json/consistency.h"
 #include "reports/json/json.h"
 #include "reports/merge/merge.h"
+#include "reports/sharing/fraction_tables.h"
 #include "tests/support/made_up_runs.h"
 #include "tests/support/made_up_shares.h"
 

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "reports/document/settings.h"
 #include "bench/sweep/make_launch_plan.h"
+#include "reports/document/settings.h"
 #include "tests/support/parse_options.h"
 #include "tests/support/sample_hosts.h"
 

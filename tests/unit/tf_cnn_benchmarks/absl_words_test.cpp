@@ -1,9 +1,9 @@
-#include "bench/tf_cnn_benchmarks/flags.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <stdexcept>
+
+#include "bench/tf_cnn_benchmarks/flags.h"
 
 namespace nearmetal {
 namespace {
