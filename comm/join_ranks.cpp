@@ -7,10 +7,10 @@
 #include <stdexcept>
 #include <vector>
 
+#include "base/text.h"
 #include "comm/world.h"
 #include "models/load_module.h"
 #include "models/program.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -4,9 +4,9 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "base/pattern.h"
+#include "base/text.h"
 #include "models/load_module.h"
-#include "reports/text/pattern.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

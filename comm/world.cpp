@@ -7,8 +7,8 @@
 #include <optional>
 #include <stdexcept>
 
+#include "base/text.h"
 #include "models/load_module.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "models/names.h"
+#include "base/names.h"
 #include "models/shapes.h"
 
 namespace nearmetal {

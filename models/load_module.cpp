@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "models/errors.h"
+#include "base/errors.h"
 
 namespace nearmetal {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <span>
 
-#include "models/names.h"
+#include "base/names.h"
 
 namespace nearmetal {
 

@@ -15,11 +15,12 @@ import sys
 
 # A top folder: what its files may include of the others. The most specific folder counts.
 ARROWS = {
-    "bench": ["comm/**.h", "reports/**", "models/*.h", "models/networks/*"],
-    "comm": ["reports/**", "models/*.h"],
-    "comm/gpu": ["models/*.h", "models/cuda/device/*.h", "models/cuda/kernels/pack.h"],
-    "reports": ["models/*.h"],
-    "models": [],
+    "base": [],
+    "bench": ["base/*.h", "comm/**.h", "reports/**", "models/*.h", "models/networks/*"],
+    "comm": ["base/*.h", "reports/**", "models/*.h"],
+    "comm/gpu": ["base/*.h", "models/*.h", "models/cuda/device/*.h", "models/cuda/kernels/pack.h"],
+    "reports": ["base/*.h", "models/*.h"],
+    "models": ["base/*.h"],
     "tests": ["**"],
 }
 
@@ -29,7 +30,7 @@ ARROWS = {
 FLOORS = {
     "bench": [["cli environment", "monitor", "run", "micro sweep", "tf_cnn_benchmarks doctor", "commands", "."]],
     "comm": [[".", "mpi gpu"], ["layout", "launch"]],
-    "reports": [["files statistics document", "text", "json merge conditions", "attribution",
+    "reports": [["statistics document", "json merge conditions", "attribution",
                  "compare imports",
                  "sharing", "formats/charts", "formats"]],
     "models": [[".", "networks cpu cuda"]],
@@ -39,9 +40,9 @@ FLOORS = {
 # Headers of an outside library: the files that may include them, and how many may, if it matters.
 # Tests may use any of these as an oracle.
 FENCES = [
-    ("regex", ["reports/text/pattern.cpp"], None),
+    ("regex", ["base/pattern.cpp"], None),
     ("CLI/**", ["bench/cli/command_line.cpp"], None),
-    ("nlohmann/**", ["reports/**json*", "reports/files/safetensors.cpp", "comm/**json*"], None),
+    ("nlohmann/**", ["reports/**json*", "base/safetensors.cpp", "comm/**json*"], None),
     ("yaml-cpp/**", ["comm/launch/mpi_job_yaml.cpp", "comm/layout/mig_config.cpp"], None),
     ("mpi.h", ["comm/mpi/*"], 3),
     ("nccl*", ["comm/gpu/*"], None),
@@ -68,7 +69,7 @@ CODE = re.compile(r'(?:[{?:]|return \{|Urgency::\w+,|\(run,|of_(?:machine|sides)
 # Sentences are for people: what code needs of them is a value beside. Lines of others' files are read.
 SENTENCE = re.compile(r"(?:\.|->)(?:text|seen|why|fix|hint|failure|reason)(?:\.|->)(?:find\w*|rfind|"
                       r"starts_with|ends_with|substr|compare|contains|erase|insert)\(|\bwith_ranges\(")
-OTHERS_LINES = ("reports/imports/", "reports/text/warning_text.cpp")  # and those of earlier reports
+OTHERS_LINES = ("reports/imports/", "reports/document/warning_text.cpp")  # and those of earlier reports
 # Who judges a fact of the environment: by these a bad value is seen.
 JUDGES = ["bench/doctor", "bench/monitor", "bench/run/rank_facts.cpp", "bench/environment/virtualisation.cpp",
           "reports/attribution", "reports/compare", "reports/conditions", "reports/document/environment.cpp", "reports/merge", "comm/layout"]
@@ -96,30 +97,29 @@ REACH = {"models/program.h": 129, "models/graph.h": 129}
 
 # What x.cpp defines for others is declared in x.h. Where that is not so, and why:
 AWAY = {
-    "bench/commands/*.cpp": "one table of the commands, commands.h, and a file for each",
-    "comm/*/*.cpp": "the entries of modules, which their loaders look up by name",
+    "bench/commands/*.cpp": "one table of the commands, program.h, and a file for each",
     "models/cpu/lowering*.cpp": "one compiler, cut by the kinds of layers",
+    "models/cpu/stage_program.cpp": "the steps of a stage, apart from those of a whole network",
     "models/cuda/**": "programs and kernels, of which nvcc compiles forward and backward apart",
-    "reports/json/**": "fields() of all types, declared where they are used: json.h",
 }
 
-SOURCES = ("bench", "comm", "models", "reports")
+SOURCES = ("base", "bench", "comm", "models", "reports")
 SUFFIXES = {".h", ".cpp", ".cu"}
 # A function at the start of a line, with its body.
 DEFINITION = re.compile(
     r"^(?!namespace|using|struct|class|enum|template|static|extern|inline|typedef|return|else|#|//|\})"
-    r"[\w:<>,&*\[\] \n]*?\b((?:\w+::)*~?\w+)\((?:[^;{}()]|\([^()]*\))*\)[\w ]*(?:->[^{;]*)?"
+    r"[\w:<>,&*\[\] \n]*?\b((?:\w+::)*~?\w+)\(((?:[^;{}()]|\([^()]*\))*)\)[\w ]*(?:->[^{;]*)?"
     r"(?::[^;{]*(?:\{[^;{}]*\}[^;{]*)*)?\{", re.MULTILINE)
 HIDDEN = re.compile(r"^namespace \{$.*?^\}  // namespace$", re.MULTILINE | re.DOTALL)
 # A path of the tree in a document, in backticks or as a link; the notes tell of earlier trees, too.
 MENTIONED_PATH = re.compile(
-    r"[`(]((?:bench|comm|docs|layouts|models|reports|scripts|tests)/[\w./-]*\w)[`)]")
+    r"[`(]((?:base|bench|comm|docs|layouts|models|reports|scripts|tests)/[\w./-]*\w)[`)]")
 DOCUMENTS = ["*.md", "docs/*.md"]
 INCLUDE = re.compile(r'\s*#\s*include\s*[<"]([^>"]+)[>"]')
 
 
 def source_files(root):
-    for folder in ("bench", "comm", "models", "reports", "tests"):
+    for folder in ("base", "bench", "comm", "models", "reports", "tests"):
         for path in sorted((root / folder).rglob("*")):
             if path.suffix in SUFFIXES:
                 yield path
@@ -254,17 +254,25 @@ def reach(root, header):
     return sorted(name for name in found if not name.endswith(".h") and name.startswith(SOURCES))
 
 
-def declares(header, name):
+def types_of(parameters):
+    """The types of a list of parameters, without names and defaults."""
+    words = re.sub(r"\s*=[^,]*", "", re.sub(r"\s+", " ", parameters))
+    parts = re.split(r",\s*(?![^<>]*>)(?![^()]*\))", words.strip())
+    return [re.sub(r"(?<=[\w&*>]) ?\b\w+$", "", part) if " " in part else part for part in parts]
+
+
+def declares(header, name, parameters):
     """Whether the text of a header declares a function, or the class that a member belongs to."""
     owner, _, function = name.rpartition("::")
     if owner:
         return re.search(rf"\b(?:class|struct) (?:\w+::)*{owner.split('::')[-1]}\b", header)
-    return re.search(rf"\b{function}\(", header)
+    return any(types_of(found[1]) == types_of(parameters) for found in
+               re.finditer(rf"\b{function}\(((?:[^;{{}}()]|\([^()]*\)|\{{\}})*)\)", header))
 
 
 def away_from_header(root):
     """File and name of each function that a header of another name declares."""
-    headers = "\n".join(path.read_text(encoding="utf-8") for path in source_files(root)
+    headers = "\n".join(re.sub(r"//.*", "", path.read_text(encoding="utf-8")) for path in source_files(root)
                         if path.suffix == ".h" and path.relative_to(root).parts[0] in SOURCES)
     for path in source_files(root):
         if path.suffix == ".h" or path.relative_to(root).parts[0] not in SOURCES:
@@ -272,7 +280,7 @@ def away_from_header(root):
         own = path.with_suffix(".h")
         own = own.read_text(encoding="utf-8") if own.is_file() else ""
         for found in DEFINITION.finditer(HIDDEN.sub("", path.read_text(encoding="utf-8"))):
-            if not declares(own, found[1]) and declares(headers, found[1]):
+            if not declares(own, found[1], found[2]) and declares(headers, found[1], found[2]):
                 yield path.relative_to(root).as_posix(), found[1]
 
 
@@ -371,10 +379,10 @@ def check_codes(root):
             if found[1] not in words:
                 line = text.count("\n", 0, found.start(1)) + 1
                 yield f"{name}:{line}: no test names the code {found[1]}"
-    errors = root / "models/errors.h"
+    errors = root / "base/errors.h"
     for name, number in EXIT_CODE.findall(errors.read_text() if errors.is_file() else ""):
         if not re.search(rf"ExitCode::{name}\b|(?:returncode, |returncode == |SIG[A-Z]+, ){number}\b", tests):
-            yield f"models/errors.h:1: no test expects the exit code {number}, {name}"
+            yield f"base/errors.h:1: no test expects the exit code {number}, {name}"
 
 
 def check(root):

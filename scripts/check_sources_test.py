@@ -177,10 +177,10 @@ class CheckSources(unittest.TestCase):
                                         "reports/json/a.cpp": "print(warning.text + other.seen);\n"}), [])
 
     def test_exit_codes_are_expected_by_tests(self):
-        planted = {"models/errors.h": "enum class ExitCode : int {\n  ok = 0,\n  hung_up = 129,\n};\n",
+        planted = {"base/errors.h": "enum class ExitCode : int {\n  ok = 0,\n  hung_up = 129,\n};\n",
                    "tests/unit/b_test.cpp": "EXPECT_EQ(code, ExitCode::ok);"}
         self.assertEqual(self.breaches(planted),
-                         ["models/errors.h:1: no test expects the exit code 129, hung_up"])
+                         ["base/errors.h:1: no test expects the exit code 129, hung_up"])
         planted["tests/cli/a_test.py"] = "self.assertEqual(process.returncode, 129)"
         self.assertEqual(self.breaches(planted), [])
 

@@ -13,12 +13,12 @@
 #include <string>
 #include <vector>
 
+#include "base/errors.h"
+#include "base/text.h"
 #include "bench/cli/output.h"
 #include "bench/cli/parse_value.h"
 #include "bench/cli/process.h"
-#include "models/errors.h"
 #include "models/load_module.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 

@@ -11,11 +11,11 @@
 #include <sstream>
 #include <string_view>
 
+#include "base/atomic_file.h"
+#include "base/errors.h"
+#include "base/text_table.h"
 #include "bench/cli/command_line.h"
-#include "models/errors.h"
-#include "reports/files/atomic_file.h"
 #include "reports/json/json.h"
-#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "base/text_table.h"
 #include "reports/document/types.h"
-#include "reports/text/text_table.h"
 
 namespace nearmetal {
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "models/names.h"
+#include "base/names.h"
+#include "base/text.h"
 #include "reports/document/settings.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 

@@ -19,8 +19,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/sha256.h"
 #include "models/load_module.h"
-#include "reports/files/sha256.h"
 
 namespace nearmetal {
 namespace {

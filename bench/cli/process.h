@@ -10,7 +10,7 @@
 #include <span>
 #include <string>
 
-#include "models/errors.h"
+#include "base/errors.h"
 #include "reports/document/types.h"
 
 namespace nearmetal {

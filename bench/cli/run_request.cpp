@@ -6,12 +6,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
 #include "bench/cli/parse_value.h"
 #include "comm/layout/gpu_profiles.h"
 #include "comm/layout/layout.h"
 #include "models/networks/registry.h"
 #include "reports/json/json.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -5,12 +5,12 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/text.h"
+#include "base/text_table.h"
 #include "bench/commands/compare.h"
 #include "bench/commands/program.h"
 #include "reports/compare/read_runs.h"
 #include "reports/formats/comparison_json.h"
-#include "reports/text/text.h"
-#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {

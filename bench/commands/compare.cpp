@@ -8,6 +8,9 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "base/atomic_file.h"
+#include "base/text.h"
+#include "base/text_table.h"
 #include "bench/cli/parse_value.h"
 #include "bench/cli/process.h"
 #include "bench/commands/html_output.h"
@@ -16,13 +19,10 @@
 #include "models/networks/registry.h"
 #include "reports/compare/baseline.h"
 #include "reports/compare/read_runs.h"
-#include "reports/files/atomic_file.h"
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/comparison_json.h"
 #include "reports/formats/comparison_text.h"
 #include "reports/formats/headline.h"
-#include "reports/text/text.h"
-#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {

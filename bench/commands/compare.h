@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "base/errors.h"
 #include "bench/cli/command_line.h"
 #include "bench/commands/rerun.h"
-#include "models/errors.h"
 #include "reports/compare/compare.h"
 #include "reports/compare/gate.h"
 #include "reports/compare/read_runs.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "reports/text/text.h"
+#include "base/text.h"
 
 namespace nearmetal {
 namespace {

@@ -2,14 +2,14 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/text.h"
+#include "base/text_table.h"
 #include "bench/commands/program.h"
 #include "bench/doctor/diagnose.h"
 #include "bench/sweep/shipped_layouts.h"
 #include "comm/layout/layout_json.h"
 #include "comm/layout/short_form.h"
 #include "reports/formats/nic_text.h"
-#include "reports/text/text.h"
-#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {

@@ -7,6 +7,9 @@
 #include <stdexcept>
 #include <vector>
 
+#include "base/atomic_file.h"
+#include "base/safetensors.h"
+#include "base/text.h"
 #include "bench/cli/process.h"
 #include "bench/cli/run_request.h"
 #include "bench/commands/program.h"
@@ -15,10 +18,7 @@
 #include "bench/run/prepare_device.h"
 #include "models/graph.h"
 #include "models/inference.h"
-#include "reports/files/atomic_file.h"
-#include "reports/files/safetensors.h"
 #include "reports/json/json.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -8,8 +8,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/errors.h"
 #include "bench/environment/child_process.h"
-#include "models/errors.h"
 
 namespace nearmetal {
 namespace {

@@ -1,10 +1,10 @@
+#include "base/atomic_file.h"
+#include "base/text.h"
 #include "bench/cli/output.h"
 #include "bench/cli/process.h"
 #include "bench/commands/program.h"
-#include "reports/files/atomic_file.h"
 #include "reports/imports/published_json.h"
 #include "reports/json/json.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -3,13 +3,14 @@
 #include <string>
 #include <vector>
 
+#include "base/errors.h"
+#include "base/text_table.h"
 #include "bench/cli/process.h"
 #include "bench/commands/program.h"
 #include "comm/join_ranks.h"
 #include "comm/launch/launch_plan_text.h"
 #include "comm/layout/layout_json.h"
 #include "comm/nccl.h"
-#include "models/errors.h"
 #include "models/load_module.h"
 #include "models/networks/registry.h"
 #include "models/program.h"
@@ -20,7 +21,6 @@
 #include "reports/json/finding_json.h"
 #include "reports/json/json.h"
 #include "reports/json/report_files.h"
-#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {

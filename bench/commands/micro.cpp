@@ -1,13 +1,13 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/pattern.h"
+#include "base/text_table.h"
 #include "bench/cli/run_request.h"
 #include "bench/commands/program.h"
 #include "bench/micro/probes.h"
 #include "bench/run/prepare_device.h"
 #include "bench/run/together.h"
-#include "reports/text/pattern.h"
-#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {

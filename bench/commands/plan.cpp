@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "base/atomic_file.h"
+#include "base/pattern.h"
+#include "base/text_table.h"
 #include "bench/cli/output.h"
 #include "bench/cli/parse_value.h"
 #include "bench/commands/program.h"
@@ -12,9 +15,6 @@
 #include "comm/launch/mpi_job_yaml.h"
 #include "comm/layout/layout.h"
 #include "comm/layout/peer_rules.h"
-#include "reports/files/atomic_file.h"
-#include "reports/text/pattern.h"
-#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {

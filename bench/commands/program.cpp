@@ -5,10 +5,10 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "base/text.h"
 #include "bench/cli/process.h"
 #include "bench/sweep/shipped_layouts.h"
 #include "comm/layout/shell_text.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -1,18 +1,18 @@
 #include <filesystem>
 
+#include "base/atomic_file.h"
+#include "base/errors.h"
+#include "base/text.h"
+#include "base/text_table.h"
 #include "bench/cli/output.h"
 #include "bench/commands/compare.h"
 #include "bench/commands/html_output.h"
 #include "bench/commands/program.h"
 #include "bench/tf_cnn_benchmarks/print.h"
-#include "models/errors.h"
 #include "reports/compare/work_text.h"
-#include "reports/files/atomic_file.h"
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/charts/charts.h"
 #include "reports/formats/report_text.h"
-#include "reports/text/text.h"
-#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {

@@ -7,6 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/atomic_file.h"
+#include "base/errors.h"
+#include "base/text.h"
 #include "bench/cli/parse_value.h"
 #include "bench/cli/process.h"
 #include "bench/commands/compare.h"
@@ -16,13 +19,10 @@
 #include "bench/sweep/repeated_layout.h"
 #include "bench/sweep/run_layout.h"
 #include "bench/sweep/sweep_report.h"
-#include "models/errors.h"
 #include "models/load_module.h"
 #include "reports/compare/read_runs.h"
-#include "reports/files/atomic_file.h"
 #include "reports/json/json.h"
 #include "reports/json/report_files.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

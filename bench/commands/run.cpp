@@ -11,6 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/atomic_file.h"
+#include "base/errors.h"
+#include "base/sha256.h"
 #include "bench/cli/output.h"
 #include "bench/cli/process.h"
 #include "bench/commands/program.h"
@@ -30,11 +33,8 @@
 #include "bench/run/together.h"
 #include "bench/sweep/repeated_layout.h"
 #include "comm/world.h"
-#include "models/errors.h"
 #include "reports/document/metric.h"
 #include "reports/document/settings.h"
-#include "reports/files/atomic_file.h"
-#include "reports/files/sha256.h"
 #include "reports/formats/run_tables.h"
 #include "reports/json/json.h"
 #include "reports/merge/merge.h"

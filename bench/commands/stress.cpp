@@ -4,6 +4,8 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "base/text.h"
+#include "base/text_table.h"
 #include "bench/cli/parse_value.h"
 #include "bench/cli/process.h"
 #include "bench/cli/run_request.h"
@@ -16,8 +18,6 @@
 #include "reports/json/report_fields.h"
 #include "reports/sharing/fraction_tables.h"
 #include "reports/sharing/fractions.h"
-#include "reports/text/text.h"
-#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {

@@ -7,6 +7,9 @@
 #include <set>
 #include <stdexcept>
 
+#include "base/atomic_file.h"
+#include "base/errors.h"
+#include "base/text_table.h"
 #include "bench/cli/output.h"
 #include "bench/cli/process.h"
 #include "bench/commands/plan.h"
@@ -18,10 +21,7 @@
 #include "comm/launch/launch_plan.h"
 #include "comm/layout/shell_text.h"
 #include "comm/world.h"
-#include "models/errors.h"
-#include "reports/files/atomic_file.h"
 #include "reports/json/json.h"
-#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {

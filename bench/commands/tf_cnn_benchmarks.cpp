@@ -1,6 +1,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "base/errors.h"
+#include "base/text.h"
 #include "bench/cli/command_line.h"
 #include "bench/commands/program.h"
 #include "bench/sweep/hosts_found.h"
@@ -9,8 +11,6 @@
 #include "bench/tf_cnn_benchmarks/translate.h"
 #include "comm/layout/shell_text.h"
 #include "comm/world.h"
-#include "models/errors.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -13,6 +13,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "base/errors.h"
+#include "base/text.h"
 #include "bench/doctor/diagnose.h"
 #include "bench/environment/child_process.h"
 #include "bench/environment/environment.h"
@@ -26,12 +28,10 @@
 #include "bench/sweep/run_layout.h"
 #include "comm/launch/launch_plan.h"
 #include "comm/layout/peer_rules.h"
-#include "models/errors.h"
 #include "models/load_module.h"
 #include "models/probe.h"
 #include "models/program.h"
 #include "reports/json/kernel_cache.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -2,16 +2,16 @@
 
 #include <algorithm>
 
+#include "base/errors.h"
+#include "base/pattern.h"
+#include "base/text.h"
 #include "bench/monitor/monitor_sources.h"
 #include "comm/layout/gpu_profiles.h"
 #include "comm/layout/peer_rules.h"
-#include "models/errors.h"
 #include "reports/conditions/gpu_conditions.h"
 #include "reports/conditions/host_conditions.h"
 #include "reports/conditions/network_conditions.h"
 #include "reports/conditions/path_conditions.h"
-#include "reports/text/pattern.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -18,15 +18,15 @@
 #include <memory>
 #include <set>
 
+#include "base/errors.h"
+#include "base/sha256.h"
+#include "base/text.h"
 #include "bench/environment/binding.h"
 #include "bench/environment/rdma.h"
 #include "bench/environment/system_files.h"
 #include "models/control_groups.h"
-#include "models/errors.h"
-#include "reports/files/sha256.h"
 #include "reports/json/json.h"
 #include "reports/json/report_files.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

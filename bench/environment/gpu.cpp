@@ -5,12 +5,12 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/errors.h"
+#include "base/text.h"
 #include "bench/environment/rdma.h"
 #include "bench/environment/system_files.h"
 #include "bench/environment/virtualisation.h"
 #include "comm/layout/gpu_profiles.h"
-#include "models/errors.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -6,10 +6,10 @@
 #include <map>
 #include <set>
 
+#include "base/pattern.h"
+#include "base/text.h"
 #include "reports/document/settings.h"
 #include "reports/json/json.h"
-#include "reports/text/pattern.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 
-#include "models/errors.h"
+#include "base/errors.h"
 
 namespace nearmetal {
 

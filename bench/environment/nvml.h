@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "reports/document/maybe.h"
+#include "base/value.h"
 
 namespace nearmetal {
 

@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "base/text.h"
 #include "bench/environment/system_files.h"
 #include "bench/environment/virtualisation.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

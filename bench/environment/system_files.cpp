@@ -6,8 +6,8 @@
 #include <fstream>
 #include <optional>
 
-#include "reports/text/pattern.h"
-#include "reports/text/text.h"
+#include "base/pattern.h"
+#include "base/text.h"
 
 namespace nearmetal {
 namespace {

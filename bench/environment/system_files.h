@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/value.h"
 #include "reports/document/environment.h"
-#include "reports/document/maybe.h"
 
 namespace nearmetal {
 

@@ -7,10 +7,10 @@
 #include <span>
 #include <sstream>
 
+#include "base/text.h"
 #include "bench/environment/child_process.h"
 #include "bench/environment/environment.h"
 #include "bench/environment/system_files.h"
-#include "reports/text/text.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

@@ -6,11 +6,11 @@
 #include <memory>
 #include <string>
 
+#include "base/text_table.h"
 #include "bench/run/attribute.h"
 #include "bench/run/together.h"
 #include "models/graph.h"
 #include "models/load_module.h"
-#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {

@@ -8,11 +8,11 @@
 #include <optional>
 #include <string>
 
+#include "base/text.h"
+#include "base/text_table.h"
 #include "bench/micro/probes.h"
 #include "models/load_module.h"
 #include "reports/statistics/statistics.h"
-#include "reports/text/text.h"
-#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {

@@ -6,13 +6,13 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/errors.h"
+#include "base/text.h"
 #include "bench/environment/rdma.h"
 #include "bench/monitor/monitor_sources.h"
 #include "models/control_groups.h"
-#include "models/errors.h"
 #include "models/probe.h"
 #include "reports/statistics/statistics.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -12,9 +12,9 @@
 #include <limits>
 #include <string>
 
+#include "base/errors.h"
 #include "bench/cli/process.h"
 #include "bench/environment/system_files.h"
-#include "models/errors.h"
 #include "models/probe.h"
 #include "reports/document/types.h"
 

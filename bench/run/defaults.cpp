@@ -5,10 +5,10 @@
 #include <optional>
 #include <stdexcept>
 
+#include "base/text.h"
 #include "models/graph.h"
 #include "models/networks/registry.h"
 #include "reports/document/settings.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "base/errors.h"
+#include "base/text.h"
 #include "bench/cli/process.h"
-#include "models/errors.h"
 #include "reports/compare/read_runs.h"
 #include "reports/compare/run_set.h"
 #include "reports/document/settings.h"
 #include "reports/json/json.h"
 #include "reports/json/kernel_cache.h"
 #include "reports/json/report_files.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -7,13 +7,13 @@
 #include <system_error>
 #include <utility>
 
+#include "base/atomic_file.h"
+#include "base/errors.h"
+#include "base/text_table.h"
 #include "bench/cli/process.h"
 #include "bench/environment/leave_out_host_info.h"
-#include "models/errors.h"
 #include "reports/document/metric.h"
-#include "reports/files/atomic_file.h"
 #include "reports/json/json.h"
-#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {

@@ -5,17 +5,17 @@
 #include <optional>
 #include <stdexcept>
 
+#include "base/errors.h"
+#include "base/text.h"
 #include "bench/cli/process.h"
 #include "bench/run/defaults.h"
-#include "models/errors.h"
 #include "models/synthetic.h"
 #include "reports/compare/read_runs.h"
 #include "reports/compare/run_set.h"
 #include "reports/document/settings.h"
+#include "reports/document/warning_text.h"
 #include "reports/json/kernel_cache.h"
 #include "reports/json/report_files.h"
-#include "reports/text/text.h"
-#include "reports/text/warning_text.h"
 
 namespace nearmetal {
 namespace {

@@ -4,14 +4,14 @@
 #include <cmath>
 #include <utility>
 
+#include "base/errors.h"
+#include "base/text.h"
 #include "bench/run/rank_run.h"
 #include "bench/run/together.h"
 #include "comm/join_ranks.h"
 #include "comm/nccl.h"
-#include "models/errors.h"
 #include "reports/document/collectives.h"
 #include "reports/statistics/statistics.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -6,14 +6,14 @@
 #include <utility>
 #include <vector>
 
+#include "base/errors.h"
+#include "base/sha256.h"
+#include "base/text.h"
 #include "bench/cli/process.h"
 #include "bench/environment/environment.h"
-#include "models/errors.h"
 #include "models/program.h"
-#include "reports/files/sha256.h"
 #include "reports/json/json.h"
 #include "reports/json/report_files.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

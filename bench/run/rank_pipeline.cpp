@@ -4,10 +4,10 @@
 #include <string>
 #include <utility>
 
+#include "base/errors.h"
+#include "base/text.h"
 #include "bench/run/defaults.h"
 #include "bench/run/together.h"
-#include "models/errors.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

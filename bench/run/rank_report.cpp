@@ -4,17 +4,17 @@
 #include <cmath>
 #include <iterator>
 
+#include "base/text.h"
 #include "bench/cli/process.h"
 #include "bench/environment/environment.h"
 #include "models/networks/registry.h"
 #include "models/pipeline_schedule.h"
 #include "models/probe.h"
 #include "reports/document/metric.h"
+#include "reports/document/warning_text.h"
 #include "reports/json/json.h"
 #include "reports/json/kernel_cache.h"
 #include "reports/statistics/statistics.h"
-#include "reports/text/text.h"
-#include "reports/text/warning_text.h"
 
 namespace nearmetal {
 namespace {

@@ -15,6 +15,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/errors.h"
+#include "base/sha256.h"
+#include "base/text.h"
+#include "base/text_table.h"
 #include "bench/environment/gpu.h"
 #include "bench/monitor/monitor.h"
 #include "bench/run/attribute.h"
@@ -22,15 +26,11 @@
 #include "bench/run/rank_exchange.h"
 #include "bench/run/together.h"
 #include "bench/run/trainer.h"
-#include "models/errors.h"
 #include "models/graph.h"
 #include "models/networks/registry.h"
 #include "models/synthetic.h"
 #include "reports/document/metric.h"
-#include "reports/files/sha256.h"
 #include "reports/json/kernel_cache.h"
-#include "reports/text/text.h"
-#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {

@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+#include "base/text_table.h"
 #include "bench/run/rank_exchange.h"
 #include "models/probe.h"
 #include "reports/document/metric.h"
 #include "reports/document/run_config.h"
+#include "reports/document/warning_text.h"
 #include "reports/formats/run_tables.h"
-#include "reports/text/text.h"
-#include "reports/text/text_table.h"
-#include "reports/text/warning_text.h"
 
 namespace nearmetal {
 namespace {

@@ -4,9 +4,9 @@
 #include <array>
 #include <stdexcept>
 
+#include "base/errors.h"
+#include "base/text_table.h"
 #include "bench/cli/process.h"
-#include "models/errors.h"
-#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "base/errors.h"
 #include "comm/join_ranks.h"
 #include "comm/nccl.h"
 #include "comm/world.h"
-#include "models/errors.h"
 #include "reports/json/event_json.h"
 
 namespace nearmetal {

@@ -10,12 +10,12 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "base/errors.h"
 #include "bench/cli/parse_value.h"
 #include "bench/run/prepare_device.h"
 #include "comm/layout/layout.h"
 #include "comm/layout/shell_text.h"
 #include "comm/world.h"
-#include "models/errors.h"
 
 namespace nearmetal {
 namespace {

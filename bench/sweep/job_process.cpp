@@ -11,9 +11,9 @@
 #include <functional>
 #include <utility>
 
+#include "base/errors.h"
 #include "bench/cli/process.h"
 #include "bench/run/sweep_control.h"
-#include "models/errors.h"
 #include "reports/document/metric.h"
 #include "reports/json/consistency.h"
 #include "reports/json/report_files.h"

@@ -6,11 +6,11 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/text.h"
 #include "bench/cli/parse_value.h"
 #include "bench/run/defaults.h"
 #include "bench/run/prepare_device.h"
 #include "reports/document/settings.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -10,6 +10,9 @@
 #include <string>
 #include <utility>
 
+#include "base/errors.h"
+#include "base/sha256.h"
+#include "base/text.h"
 #include "bench/cli/parse_value.h"
 #include "bench/run/prepare_device.h"
 #include "bench/sweep/hosts_found.h"
@@ -22,11 +25,8 @@
 #include "comm/layout/layout.h"
 #include "comm/layout/layout_json.h"
 #include "comm/layout/short_form.h"
-#include "models/errors.h"
 #include "models/load_module.h"
-#include "reports/files/sha256.h"
 #include "reports/json/json.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 

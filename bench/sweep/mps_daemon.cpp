@@ -8,8 +8,8 @@
 #include <fstream>
 #include <thread>
 
-#include "models/errors.h"
-#include "reports/text/text.h"
+#include "base/errors.h"
+#include "base/text.h"
 
 namespace nearmetal {
 namespace {

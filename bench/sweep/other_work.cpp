@@ -5,8 +5,8 @@
 #include <variant>
 #include <vector>
 
+#include "base/text.h"
 #include "reports/document/settings.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

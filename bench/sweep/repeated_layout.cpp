@@ -8,10 +8,10 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/text.h"
 #include "bench/sweep/hosts_found.h"
 #include "comm/layout/layout.h"
 #include "reports/document/settings.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

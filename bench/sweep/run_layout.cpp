@@ -8,17 +8,17 @@
 #include <tuple>
 #include <utility>
 
+#include "base/errors.h"
+#include "base/text.h"
 #include "bench/environment/child_process.h"
 #include "bench/sweep/hosts_found.h"
 #include "bench/sweep/make_launch_plan.h"
 #include "bench/sweep/mps_daemon.h"
 #include "bench/sweep/other_work.h"
 #include "bench/sweep/supported_layouts.h"
-#include "models/errors.h"
 #include "models/load_module.h"
 #include "models/probe.h"
 #include "reports/json/json.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "base/text.h"
 #include "bench/cli/parse_value.h"
 #include "comm/layout/short_form.h"
 #include "models/load_module.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

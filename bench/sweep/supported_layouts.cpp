@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <map>
 
+#include "base/errors.h"
 #include "bench/sweep/hosts_found.h"
 #include "bench/sweep/mps_daemon.h"
 #include "comm/layout/mig_config.h"
 #include "comm/layout/mig_placement.h"
-#include "models/errors.h"
 
 namespace nearmetal {
 namespace {

@@ -8,9 +8,9 @@
 #include <memory>
 #include <stdexcept>
 
+#include "base/text.h"
 #include "bench/run/sweep_control.h"
 #include "bench/sweep/job_process.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

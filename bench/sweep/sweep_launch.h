@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/errors.h"
 #include "comm/layout/layout.h"
-#include "models/errors.h"
 #include "reports/document/types.h"
 
 namespace nearmetal {

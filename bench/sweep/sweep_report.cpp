@@ -4,6 +4,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/text.h"
 #include "bench/cli/output.h"
 #include "bench/run/rank_exchange.h"
 #include "bench/run/rank_report.h"
@@ -19,7 +20,6 @@
 #include "reports/json/json.h"
 #include "reports/merge/merge.h"
 #include "reports/statistics/inference.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

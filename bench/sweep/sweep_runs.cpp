@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+#include "base/text_table.h"
 #include "bench/sweep/other_work.h"
 #include "reports/compare/run_set.h"
-#include "reports/text/text.h"
-#include "reports/text/text_table.h"
-#include "reports/text/warning_text.h"
+#include "reports/document/warning_text.h"
 
 namespace nearmetal {
 namespace {

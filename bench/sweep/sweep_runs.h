@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "base/errors.h"
 #include "bench/cli/output.h"
 #include "comm/launch/launch_plan.h"
 #include "comm/layout/placement.h"
-#include "models/errors.h"
 #include "reports/json/journal_json.h"
 
 namespace nearmetal {

@@ -7,8 +7,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "base/text.h"
 #include "bench/cli/parse_value.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "base/errors.h"
+#include "base/text.h"
+#include "base/text_table.h"
 #include "bench/tf_cnn_benchmarks/translate.h"
-#include "models/errors.h"
 #include "reports/compare/work_text.h"
 #include "reports/document/metric.h"
 #include "reports/statistics/statistics.h"
-#include "reports/text/text.h"
-#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {

@@ -6,8 +6,8 @@
 #include <iterator>
 #include <stdexcept>
 
+#include "base/text.h"
 #include "models/networks/registry.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

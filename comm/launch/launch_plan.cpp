@@ -9,11 +9,11 @@
 #include <span>
 #include <utility>
 
+#include "base/text.h"
 #include "comm/layout/shell_text.h"
 #include "comm/layout/short_form.h"
 #include "reports/document/settings.h"
 #include "reports/json/json.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -7,17 +7,17 @@
 #include <map>
 #include <sstream>
 
+#include "base/text.h"
+#include "base/text_table.h"
 #include "comm/launch/launch_plan.h"
 #include "comm/layout/peer_rules.h"
 #include "comm/layout/shell_text.h"
 #include "reports/document/settings.h"
+#include "reports/document/warning_text.h"
 #include "reports/json/json_text.h"
 #include "reports/json/report_fields.h"
 #include "reports/json/schema_writer.h"
 #include "reports/sharing/fractions.h"
-#include "reports/text/text.h"
-#include "reports/text/text_table.h"
-#include "reports/text/warning_text.h"
 
 namespace nearmetal {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "base/text.h"
 #include "comm/layout/mig_placement.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

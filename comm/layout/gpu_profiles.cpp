@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "reports/text/pattern.h"
+#include "base/pattern.h"
 
 namespace nearmetal {
 namespace {

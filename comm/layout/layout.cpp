@@ -10,9 +10,9 @@
 #include <set>
 #include <stdexcept>
 
+#include "base/pattern.h"
+#include "base/text.h"
 #include "comm/layout/gpu_profiles.h"
-#include "reports/text/pattern.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "models/names.h"
+#include "base/names.h"
 #include "reports/document/environment.h"
 #include "reports/document/sharing_mode.h"
 #include "reports/document/special_members.h"

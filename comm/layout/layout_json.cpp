@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "base/errors.h"
 #include "comm/layout/gpu_profiles.h"
 #include "comm/layout/short_form.h"
-#include "models/errors.h"
 #include "reports/document/settings.h"
 #include "reports/json/archive.h"
 #include "reports/json/json.h"

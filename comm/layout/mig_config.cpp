@@ -12,11 +12,11 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/text.h"
+#include "base/text_table.h"
 #include "comm/layout/gpu_profiles.h"
 #include "comm/layout/layout_json.h"
 #include "comm/layout/shell_text.h"
-#include "reports/text/text.h"
-#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {

@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "base/errors.h"
 #include "comm/layout/gpu_profiles.h"
-#include "models/errors.h"
 
 namespace nearmetal {
 namespace {

@@ -5,8 +5,8 @@
 #include <map>
 #include <set>
 
+#include "base/text.h"
 #include "comm/layout/gpu_profiles.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/text.h"
 #include "comm/layout/layout.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

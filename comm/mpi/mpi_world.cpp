@@ -5,8 +5,8 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "base/errors.h"
 #include "comm/mpi/mpi_sums.h"
-#include "models/errors.h"
 #include "models/load_module.h"
 #include "models/program.h"
 

@@ -9,9 +9,9 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/errors.h"
 #include "models/cpu/host.h"
 #include "models/cpu/lowering.h"
-#include "models/errors.h"
 #include "models/load_module.h"
 #include "models/synthetic.h"
 #include "models/training_options.h"

@@ -4,9 +4,9 @@
 #include <limits>
 #include <stdexcept>
 
+#include "base/errors.h"
 #include "models/cuda/cuda_program.h"
 #include "models/cuda/device/device.h"
-#include "models/errors.h"
 #include "models/synthetic.h"
 
 namespace nearmetal::cuda {

@@ -5,10 +5,10 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "base/text.h"
 #include "reports/attribution/known_causes.h"
 #include "reports/attribution/step_model.h"
 #include "reports/document/metric.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/text.h"
 #include "reports/document/metric.h"
 #include "reports/statistics/statistics.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -8,15 +8,15 @@
 #include <stdexcept>
 #include <utility>
 
-#include "models/errors.h"
+#include "base/atomic_file.h"
+#include "base/errors.h"
+#include "base/sha256.h"
+#include "base/text.h"
 #include "reports/compare/compare.h"
 #include "reports/compare/gate.h"
-#include "reports/files/atomic_file.h"
-#include "reports/files/sha256.h"
 #include "reports/json/report_files.h"
 #include "reports/statistics/inference.h"
 #include "reports/statistics/statistics.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

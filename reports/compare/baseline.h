@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/value.h"
 #include "reports/compare/run_set.h"
-#include "reports/document/maybe.h"
 #include "reports/statistics/inference.h"
 
 namespace nearmetal {

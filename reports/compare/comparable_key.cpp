@@ -8,10 +8,10 @@
 #include <sstream>
 #include <utility>
 
+#include "base/pattern.h"
+#include "base/sha256.h"
+#include "base/text.h"
 #include "reports/document/settings.h"
-#include "reports/files/sha256.h"
-#include "reports/text/pattern.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

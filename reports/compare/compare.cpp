@@ -11,10 +11,10 @@
 #include <string_view>
 #include <tuple>
 
+#include "base/text.h"
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/work_text.h"
 #include "reports/document/settings.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 

@@ -5,9 +5,9 @@
 #include <map>
 #include <set>
 
+#include "base/text.h"
 #include "reports/statistics/sessions.h"
 #include "reports/statistics/statistics.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -6,7 +6,7 @@
 #include <limits>
 #include <stdexcept>
 
-#include "reports/text/text.h"
+#include "base/text.h"
 
 namespace nearmetal {
 namespace {

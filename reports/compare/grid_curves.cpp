@@ -5,10 +5,10 @@
 #include <map>
 #include <set>
 
+#include "base/text.h"
 #include "reports/compare/compare.h"
 #include "reports/compare/comparison_row.h"
 #include "reports/statistics/statistics.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

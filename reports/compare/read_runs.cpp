@@ -10,9 +10,9 @@
 #include <thread>
 #include <utility>
 
-#include "models/errors.h"
+#include "base/errors.h"
+#include "base/text.h"
 #include "reports/json/report_files.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

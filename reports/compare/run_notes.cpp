@@ -4,10 +4,10 @@
 #include <iterator>
 #include <set>
 
+#include "base/text.h"
 #include "reports/compare/run_set.h"
 #include "reports/document/metric.h"
-#include "reports/text/text.h"
-#include "reports/text/warning_text.h"
+#include "reports/document/warning_text.h"
 
 namespace nearmetal {
 namespace {

@@ -7,9 +7,9 @@
 #include <string>
 #include <utility>
 
-#include "models/errors.h"
+#include "base/errors.h"
+#include "base/text.h"
 #include "reports/document/metric.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 

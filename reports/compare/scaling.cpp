@@ -5,12 +5,12 @@
 #include <functional>
 #include <map>
 
+#include "base/text.h"
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/grid_curves.h"
 #include "reports/compare/work_text.h"
 #include "reports/statistics/inference.h"
 #include "reports/statistics/statistics.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

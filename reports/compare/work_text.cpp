@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "models/errors.h"
-#include "reports/text/text.h"
+#include "base/errors.h"
+#include "base/text.h"
 
 namespace nearmetal {
 namespace {

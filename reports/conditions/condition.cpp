@@ -4,7 +4,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "reports/text/text.h"
+#include "base/text.h"
 
 namespace nearmetal {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "reports/text/text.h"
-#include "reports/text/warning_text.h"
+#include "base/text.h"
+#include "reports/document/warning_text.h"
 
 namespace nearmetal {
 namespace {

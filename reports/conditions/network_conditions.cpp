@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "reports/text/text.h"
+#include "base/text.h"
 
 namespace nearmetal {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "reports/conditions/network_conditions.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <optional>
 
-#include "models/names.h"
+#include "base/names.h"
 
 namespace nearmetal {
 

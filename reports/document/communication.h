@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "models/names.h"
+#include "base/names.h"
+#include "base/value.h"
 #include "models/training_options.h"
 #include "reports/document/collectives.h"
-#include "reports/document/maybe.h"
 #include "reports/document/special_members.h"
 
 namespace nearmetal {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "models/names.h"
-#include "reports/document/maybe.h"
+#include "base/names.h"
+#include "base/value.h"
 #include "reports/document/special_members.h"
 
 namespace nearmetal {

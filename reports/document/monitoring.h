@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "reports/document/maybe.h"
+#include "base/value.h"
 #include "reports/document/warning.h"
 
 namespace nearmetal {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "models/names.h"
+#include "base/names.h"
 #include "models/pipeline_schedule.h"
 #include "models/training_options.h"
 #include "reports/document/communication.h"

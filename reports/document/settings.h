@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "models/names.h"
+#include "base/names.h"
 #include "reports/document/run_config.h"
 
 namespace nearmetal {

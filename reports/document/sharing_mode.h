@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "models/names.h"
+#include "base/names.h"
 
 namespace nearmetal {
 

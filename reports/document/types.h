@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "base/value.h"
 #include "models/kernel_choice.h"
 #include "models/pipeline_schedule.h"
 #include "models/sample_unit.h"
 #include "reports/document/communication.h"
 #include "reports/document/environment.h"
-#include "reports/document/maybe.h"
 #include "reports/document/monitoring.h"
 #include "reports/document/run_config.h"
 #include "reports/document/sharing_mode.h"

@@ -8,6 +8,7 @@
 #include <map>
 #include <stdexcept>
 
+#include "base/text.h"
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/scaling.h"
 #include "reports/compare/work_text.h"
@@ -16,7 +17,6 @@
 #include "reports/formats/page.h"
 #include "reports/formats/run_tables.h"
 #include "reports/json/json_writer.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -1,10 +1,10 @@
 #include "reports/formats/comparison_json.h"
 
+#include "base/text.h"
 #include "reports/compare/run_notes.h"
 #include "reports/formats/comparison_text.h"
 #include "reports/json/json_text.h"
 #include "reports/json/report_fields.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 

@@ -7,11 +7,11 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/text.h"
 #include "reports/compare/comparison_row.h"
 #include "reports/formats/charts/charts.h"
 #include "reports/formats/headline.h"
 #include "reports/formats/report_text.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

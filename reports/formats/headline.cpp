@@ -6,11 +6,11 @@
 #include <map>
 #include <utility>
 
+#include "base/text.h"
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/scaling.h"
 #include "reports/compare/work_text.h"
 #include "reports/sharing/fractions.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "reports/text/text.h"
+#include "base/text.h"
 
 namespace nearmetal {
 namespace {

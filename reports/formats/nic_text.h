@@ -3,8 +3,8 @@
 
 #include <vector>
 
+#include "base/text_table.h"
 #include "reports/document/environment.h"
-#include "reports/text/text_table.h"
 
 namespace nearmetal {
 

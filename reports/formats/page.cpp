@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "reports/text/text.h"
+#include "base/text.h"
 
 namespace nearmetal {
 namespace {

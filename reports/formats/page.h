@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/text_table.h"
 #include "reports/formats/charts/chart.h"
-#include "reports/text/text_table.h"
 
 namespace nearmetal {
 

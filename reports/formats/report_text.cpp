@@ -7,10 +7,12 @@
 #include <sstream>
 #include <utility>
 
+#include "base/text.h"
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/run_set.h"
 #include "reports/compare/scaling.h"
 #include "reports/compare/work_text.h"
+#include "reports/document/warning_text.h"
 #include "reports/formats/charts/charts.h"
 #include "reports/formats/charts/shown_arms.h"
 #include "reports/formats/headline.h"
@@ -20,8 +22,6 @@
 #include "reports/sharing/fraction_tables.h"
 #include "reports/sharing/fractions.h"
 #include "reports/statistics/statistics.h"
-#include "reports/text/text.h"
-#include "reports/text/warning_text.h"
 
 namespace nearmetal {
 namespace {

@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/text_table.h"
 #include "reports/compare/read_runs.h"
 #include "reports/compare/run_set.h"
 #include "reports/formats/page.h"
-#include "reports/text/text_table.h"
 
 namespace nearmetal {
 

@@ -5,13 +5,13 @@
 #include <iterator>
 #include <set>
 
+#include "base/text.h"
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/grid_curves.h"
 #include "reports/compare/scaling.h"
 #include "reports/compare/work_text.h"
 #include "reports/document/metric.h"
 #include "reports/sharing/fractions.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

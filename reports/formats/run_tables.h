@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "base/text_table.h"
 #include "reports/compare/run_set.h"
-#include "reports/text/text_table.h"
 
 namespace nearmetal {
 

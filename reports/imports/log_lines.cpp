@@ -8,10 +8,10 @@
 #include <sstream>
 #include <utility>
 
-#include "models/errors.h"
-#include "reports/text/pattern.h"
-#include "reports/text/text.h"
-#include "reports/text/text_table.h"
+#include "base/errors.h"
+#include "base/pattern.h"
+#include "base/text.h"
+#include "base/text_table.h"
 
 namespace nearmetal {
 namespace {

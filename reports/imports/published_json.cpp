@@ -10,14 +10,14 @@
 #include <utility>
 #include <vector>
 
-#include "models/errors.h"
-#include "reports/files/sha256.h"
+#include "base/errors.h"
+#include "base/sha256.h"
+#include "base/text.h"
 #include "reports/imports/log_lines.h"
 #include "reports/json/json.h"
 #include "reports/json/json_reader.h"
 #include "reports/json/report_files.h"
 #include "reports/statistics/statistics.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -5,12 +5,12 @@
 #include <cstdlib>
 #include <numeric>
 
-#include "models/errors.h"
+#include "base/errors.h"
+#include "base/text.h"
 #include "reports/document/metric.h"
 #include "reports/json/form.h"
 #include "reports/json/json.h"
 #include "reports/statistics/statistics.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "models/errors.h"
-#include "models/names.h"
+#include "base/errors.h"
+#include "base/names.h"
 #include "reports/document/types.h"
 
 namespace nearmetal {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "models/errors.h"
+#include "base/errors.h"
 
 namespace nearmetal::json {
 namespace {

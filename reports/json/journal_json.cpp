@@ -9,14 +9,14 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "models/errors.h"
+#include "base/atomic_file.h"
+#include "base/errors.h"
+#include "base/text_table.h"
 #include "reports/document/metric.h"
-#include "reports/files/atomic_file.h"
 #include "reports/json/consistency.h"
 #include "reports/json/json_text.h"
 #include "reports/json/report_fields.h"
 #include "reports/json/report_files.h"
-#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace json {

@@ -5,9 +5,9 @@
 #include <functional>
 #include <stdexcept>
 
-#include "models/errors.h"
+#include "base/errors.h"
+#include "base/sha256.h"
 #include "reports/document/settings.h"
-#include "reports/files/sha256.h"
 #include "reports/json/consistency.h"
 #include "reports/json/form.h"
 #include "reports/json/json_reader.h"

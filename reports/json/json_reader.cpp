@@ -5,10 +5,10 @@
 #include <span>
 #include <stdexcept>
 
-#include "models/errors.h"
+#include "base/errors.h"
+#include "base/text.h"
 #include "reports/json/json.h"
 #include "reports/json/json_text.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 

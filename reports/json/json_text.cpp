@@ -1,6 +1,6 @@
 #include "reports/json/json_text.h"
 
-#include "models/errors.h"
+#include "base/errors.h"
 #include "reports/json/json.h"
 #include "reports/json/json_reader.h"
 #include "reports/json/json_writer.h"

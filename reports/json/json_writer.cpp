@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "reports/text/text_table.h"
+#include "base/text_table.h"
 
 namespace nearmetal::json {
 namespace {

@@ -12,9 +12,9 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "models/errors.h"
+#include "base/atomic_file.h"
+#include "base/errors.h"
 #include "models/program.h"
-#include "reports/files/atomic_file.h"
 #include "reports/json/json_reader.h"
 #include "reports/json/json_text.h"
 #include "reports/json/json_writer.h"

@@ -11,7 +11,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "models/errors.h"
+#include "base/errors.h"
 #include "reports/json/json.h"
 
 namespace nearmetal {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "reports/text/warning_text.h"
+#include "reports/document/warning_text.h"
 
 namespace nearmetal::json {
 

@@ -10,8 +10,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "models/names.h"
-#include "reports/document/maybe.h"
+#include "base/names.h"
+#include "base/value.h"
 
 namespace nearmetal::json {
 

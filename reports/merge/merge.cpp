@@ -4,10 +4,10 @@
 #include <array>
 #include <cmath>
 
+#include "base/text.h"
 #include "reports/document/metric.h"
+#include "reports/document/warning_text.h"
 #include "reports/statistics/statistics.h"
-#include "reports/text/text.h"
-#include "reports/text/warning_text.h"
 
 namespace nearmetal {
 namespace {

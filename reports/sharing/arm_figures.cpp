@@ -5,9 +5,9 @@
 #include <set>
 #include <utility>
 
+#include "base/text.h"
+#include "base/text_table.h"
 #include "reports/statistics/statistics.h"
-#include "reports/text/text.h"
-#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {

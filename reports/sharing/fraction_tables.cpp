@@ -4,12 +4,12 @@
 #include <map>
 #include <utility>
 
+#include "base/text.h"
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/work_text.h"
 #include "reports/document/metric.h"
 #include "reports/sharing/arm_figures.h"
 #include "reports/sharing/fractions.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "base/text.h"
 #include "reports/compare/compare.h"
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/grid_curves.h"
@@ -15,7 +16,6 @@
 #include "reports/document/metric.h"
 #include "reports/sharing/arm_figures.h"
 #include "reports/statistics/statistics.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

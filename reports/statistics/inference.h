@@ -8,18 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/value.h"
+
 namespace nearmetal {
 
 // A run, a fresh launch, is the unit: its steps are not independent, and runs differ by more than
 // their steps tell (Kalibera and Jones, "Rigorous Benchmarking in Reasonable Time", 2013). Speeds
 // are compared by ratios, so that all is done on logarithms.
-
-struct Interval {
-  double lower = 0;
-  double upper = 0;
-
-  bool operator==(const Interval&) const = default;
-};
 
 /// A mean of logarithms, or a sum of such means, whose error follows Student's t.
 struct LogEstimate {

@@ -6,9 +6,9 @@
 #include <limits>
 #include <thread>
 
+#include "base/errors.h"
 #include "bench/run/together.h"
 #include "comm/shared_memory.h"
-#include "models/errors.h"
 #include "tests/comm/job.h"
 
 namespace nearmetal {

@@ -7,7 +7,7 @@
 #include <sstream>
 #include <string>
 
-#include "models/errors.h"
+#include "base/errors.h"
 #include "reports/compare/gate.h"
 #include "reports/compare/run_set.h"
 #include "reports/formats/benchmark_text.h"

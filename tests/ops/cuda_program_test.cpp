@@ -2,7 +2,7 @@
 #include <cmath>
 #include <vector>
 
-#include "models/errors.h"
+#include "base/errors.h"
 #include "models/graph.h"
 #include "models/load_module.h"
 #include "models/networks/registry.h"

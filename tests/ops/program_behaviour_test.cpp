@@ -6,7 +6,7 @@
 #include <limits>
 #include <set>
 
-#include "models/errors.h"
+#include "base/errors.h"
 #include "models/graph.h"
 #include "models/networks/registry.h"
 #include "tests/ops/check_program.h"

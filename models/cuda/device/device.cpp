@@ -15,10 +15,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/errors.h"
+#include "base/names.h"
 #include "models/cuda/device/check.h"
-#include "models/errors.h"
 #include "models/gpu_share.h"
-#include "models/names.h"
 
 namespace nearmetal::cuda {
 namespace {

@@ -7,7 +7,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "models/names.h"
+#include "base/names.h"
 
 namespace nearmetal::cuda {
 namespace {

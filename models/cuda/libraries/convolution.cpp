@@ -2,7 +2,7 @@
 
 #include <sstream>
 
-#include "models/names.h"
+#include "base/names.h"
 
 namespace nearmetal::cuda {
 namespace {

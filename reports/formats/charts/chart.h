@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
+#include "base/text_table.h"
 #include "reports/document/types.h"
 #include "reports/statistics/inference.h"
-#include "reports/text/text.h"
-#include "reports/text/text_table.h"
 
 namespace nearmetal {
 

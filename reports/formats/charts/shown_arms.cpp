@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/text.h"
 #include "reports/document/metric.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

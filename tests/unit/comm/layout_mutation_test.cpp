@@ -5,9 +5,9 @@
 #include <random>
 #include <stdexcept>
 
+#include "base/errors.h"
 #include "comm/layout/layout_json.h"
 #include "comm/layout/placement.h"
-#include "models/errors.h"
 #include "tests/support/temporary_folder.h"
 
 namespace nearmetal {

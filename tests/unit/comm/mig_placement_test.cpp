@@ -5,10 +5,10 @@
 
 #include <stdexcept>
 
+#include "base/errors.h"
 #include "comm/launch/launch_plan.h"
 #include "comm/layout/fraction_layouts.h"
 #include "comm/layout/gpu_profiles.h"
-#include "models/errors.h"
 
 namespace nearmetal {
 namespace {

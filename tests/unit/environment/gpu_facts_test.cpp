@@ -3,9 +3,9 @@
 
 #include <cstdlib>
 
+#include "base/errors.h"
 #include "bench/environment/gpu.h"
 #include "bench/sweep/supported_layouts.h"
-#include "models/errors.h"
 #include "tests/support/temporary_folder.h"
 
 namespace nearmetal {

@@ -3,8 +3,8 @@
 
 #include <set>
 
+#include "base/errors.h"
 #include "models/cuda/device/device.h"
-#include "models/errors.h"
 #include "models/networks/registry.h"
 #include "tests/unit/models/cuda_lowered.h"
 

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "models/names.h"
+#include "base/names.h"
 
 namespace nearmetal {
 namespace {

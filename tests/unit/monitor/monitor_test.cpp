@@ -9,9 +9,9 @@
 #include <fstream>
 #include <limits>
 
+#include "base/errors.h"
 #include "bench/cli/process.h"
 #include "bench/monitor/monitor_sources.h"
-#include "models/errors.h"
 #include "tests/support/host_fixture.h"
 #include "tests/support/temporary_folder.h"
 

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "bench/monitor/monitor.h"
-#include "reports/text/warning_text.h"
+#include "reports/document/warning_text.h"
 
 namespace nearmetal {
 namespace {

@@ -1,4 +1,4 @@
-#include "reports/files/atomic_file.h"
+#include "base/atomic_file.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-#include "models/errors.h"
+#include "base/errors.h"
 #include "reports/json/report_files.h"
 #include "tests/support/temporary_folder.h"
 

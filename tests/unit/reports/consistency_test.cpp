@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include "models/errors.h"
+#include "base/errors.h"
 #include "reports/json/json_writer.h"
 #include "reports/merge/merge.h"
 #include "tests/support/sample_report.h"

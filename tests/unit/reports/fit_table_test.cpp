@@ -3,7 +3,7 @@
 
 #include <sstream>
 
-#include "reports/text/text_table.h"
+#include "base/text_table.h"
 
 namespace nearmetal {
 namespace {

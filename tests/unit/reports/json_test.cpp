@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "models/errors.h"
+#include "base/errors.h"
 #include "reports/json/json_writer.h"
 #include "reports/json/report_files.h"
 #include "tests/support/sample_report.h"

@@ -7,7 +7,7 @@
 
 #include <cstdlib>
 
-#include "models/errors.h"
+#include "base/errors.h"
 #include "models/program.h"
 #include "reports/json/report_files.h"
 #include "tests/support/temporary_folder.h"

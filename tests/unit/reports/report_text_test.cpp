@@ -5,11 +5,11 @@
 
 #include <sstream>
 
-#include "models/errors.h"
+#include "base/errors.h"
+#include "base/text.h"
+#include "base/text_table.h"
 #include "reports/compare/work_text.h"
 #include "reports/formats/benchmark_text.h"
-#include "reports/text/text.h"
-#include "reports/text/text_table.h"
 #include "tests/support/made_up_runs.h"
 
 namespace nearmetal {

@@ -5,7 +5,7 @@
 
 #include <stdexcept>
 
-#include "models/errors.h"
+#include "base/errors.h"
 #include "reports/compare/baseline.h"
 #include "reports/compare/read_runs.h"
 #include "reports/document/metric.h"

@@ -1,4 +1,4 @@
-#include "reports/files/safetensors.h"
+#include "base/safetensors.h"
 
 #include <gtest/gtest.h>
 

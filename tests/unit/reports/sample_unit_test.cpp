@@ -6,9 +6,9 @@
 
 #include <sstream>
 
+#include "base/errors.h"
 #include "bench/run/table.h"
 #include "bench/sweep/sweep_report.h"
-#include "models/errors.h"
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/charts/charts.h"
 #include "reports/formats/charts/scaling_charts.h"

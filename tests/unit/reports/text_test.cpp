@@ -1,11 +1,11 @@
-#include "reports/text/text.h"
+#include "base/text.h"
 
 #include <gtest/gtest.h>
 
 #include <sstream>
 #include <utility>
 
-#include "reports/text/text_table.h"
+#include "base/text_table.h"
 
 namespace nearmetal {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <sstream>
 
-#include "models/errors.h"
+#include "base/errors.h"
 #include "reports/compare/compare.h"
 #include "reports/document/metric.h"
 #include "reports/formats/page.h"

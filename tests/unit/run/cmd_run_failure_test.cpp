@@ -1,8 +1,8 @@
 #include <cmath>
 
+#include "base/errors.h"
 #include "bench/cli/process.h"
 #include "bench/environment/environment.h"
-#include "models/errors.h"
 #include "tests/support/cmd_run_fixture.h"
 
 namespace nearmetal {

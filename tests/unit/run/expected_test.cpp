@@ -3,9 +3,9 @@
 
 #include <stdexcept>
 
+#include "base/errors.h"
 #include "bench/run/rank_facts.h"
 #include "comm/layout/layout_json.h"
-#include "models/errors.h"
 
 namespace nearmetal {
 namespace {

@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/errors.h"
 #include "bench/run/prepare_device.h"
-#include "models/errors.h"
 #include "reports/document/metric.h"
 #include "reports/json/json.h"
 #include "tests/support/sample_report.h"

@@ -6,8 +6,8 @@
 #include <chrono>
 #include <thread>
 
+#include "base/errors.h"
 #include "bench/sweep/job_process.h"
-#include "models/errors.h"
 #include "reports/document/metric.h"
 #include "tests/support/sample_report.h"
 

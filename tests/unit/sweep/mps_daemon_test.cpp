@@ -11,7 +11,7 @@
 #include <fstream>
 #include <thread>
 
-#include "models/errors.h"
+#include "base/errors.h"
 #include "tests/support/temporary_folder.h"
 
 namespace nearmetal {

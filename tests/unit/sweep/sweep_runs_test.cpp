@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "reports/files/sha256.h"
+#include "base/sha256.h"
 #include "reports/json/json.h"
 #include "reports/json/report_files.h"
 #include "tests/support/sample_report.h"

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
+#include "base/text.h"
 #include "comm/launch/launch_plan.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

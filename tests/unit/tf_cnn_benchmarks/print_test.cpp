@@ -5,7 +5,7 @@
 
 #include <sstream>
 
-#include "models/errors.h"
+#include "base/errors.h"
 #include "tests/support/made_up_runs.h"
 
 namespace nearmetal {

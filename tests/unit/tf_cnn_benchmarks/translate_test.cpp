@@ -7,8 +7,8 @@
 #include <set>
 #include <stdexcept>
 
+#include "base/text.h"
 #include "bench/tf_cnn_benchmarks/flags.h"
-#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -1,4 +1,4 @@
-#include "reports/text/text_table.h"
+#include "base/text_table.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "reports/text/pattern.h"
+#include "base/pattern.h"
 
 #include <regex>
 #include <stdexcept>

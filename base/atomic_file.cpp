@@ -1,4 +1,4 @@
-#include "reports/files/atomic_file.h"
+#include "base/atomic_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "models/errors.h"
+#include "base/errors.h"
 
 namespace nearmetal {
 namespace {

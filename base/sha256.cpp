@@ -1,4 +1,4 @@
-#include "reports/files/sha256.h"
+#include "base/sha256.h"
 
 #include <array>
 #include <bit>

@@ -1,4 +1,4 @@
-#include "reports/files/safetensors.h"
+#include "base/safetensors.h"
 
 #include <array>
 #include <bit>
@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "reports/files/atomic_file.h"
+#include "base/atomic_file.h"
 
 namespace nearmetal {
 namespace {

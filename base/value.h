@@ -1,4 +1,4 @@
-// A value that may not be known, with the reason.
+// A value that may not be known, with the reason, and the bounds of an estimate.
 #pragma once
 
 #include <optional>
@@ -30,6 +30,13 @@ struct Maybe {
   bool operator==(const Maybe& other) const {
     return value == other.value && (value || reason == other.reason);
   }
+};
+
+struct Interval {
+  double lower = 0;
+  double upper = 0;
+
+  bool operator==(const Interval&) const = default;
 };
 
 }  // namespace nearmetal

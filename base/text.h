@@ -7,8 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "reports/document/maybe.h"
-#include "reports/statistics/inference.h"
+#include "base/value.h"
 
 namespace nearmetal {
 

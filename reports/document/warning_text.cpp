@@ -1,12 +1,12 @@
-#include "reports/text/warning_text.h"
+#include "reports/document/warning_text.h"
 
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <string_view>
 
-#include "reports/text/text.h"
-#include "reports/text/text_table.h"
+#include "base/text.h"
+#include "base/text_table.h"
 
 namespace nearmetal {
 namespace {

@@ -1,4 +1,4 @@
-#include "reports/text/text.h"
+#include "base/text.h"
 
 #include <algorithm>
 #include <array>
