@@ -128,6 +128,9 @@ void Reader::take(const Field& field) {
     return;
   }
   if (field.type.kind == Type::Kind::maybe) return take_maybe(field);
+  if (!strict_ && field.presence == Presence::optional && member(field.key).is_null()) {
+    fail(Place{&place_, field.key, {}}, "left out where there is none, not null");
+  }
   read(member(field.key), Place{&place_, field.key, {}}, field.type, field.value, field.check);
 }
 

@@ -107,7 +107,7 @@ struct Bar {
   Kind kind = Kind::measured;
   double value = 0;
   Maybe<Interval> whisker;
-  std::vector<double> circles;
+  std::vector<double> circles{};
 };
 
 struct Bars {

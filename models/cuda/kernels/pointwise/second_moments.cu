@@ -24,7 +24,7 @@ __host__ __device__ constexpr int square_result(int m, int g) { return m * (7 - 
 // Products of both pieces of a row of 128: a square for each, then fragments of the first one with
 // groups of the second.
 constexpr int mixed_results = piece_fragments * piece_groups;
-constexpr int mixed_share = mixed_results / 2;  // of a warp
+[[maybe_unused]] constexpr int mixed_share = mixed_results / 2;  // of a warp; of Hopper alone
 
 // The warps that multiply the same rows.
 template <int inputs>
