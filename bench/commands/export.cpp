@@ -14,7 +14,6 @@
 #include "bench/cli/run_request.h"
 #include "bench/commands/program.h"
 #include "bench/run/defaults.h"
-#include "bench/run/network.h"
 #include "bench/run/prepare_device.h"
 #include "models/graph.h"
 #include "models/inference.h"

@@ -141,7 +141,7 @@ ExitCode time_on_rank(const MicroForm& form, const Context& context, World& worl
 
 ExitCode run_micro(const MicroForm& form, const Context& context) {
   const std::unique_ptr<World> world = join_world(0);
-  return as_rank(*world, context.terminal.err, [&] { return time_on_rank(form, context, *world); });
+  return as_rank(*world, context.terminal, [&] { return time_on_rank(form, context, *world); });
 }
 
 }  // namespace

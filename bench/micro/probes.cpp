@@ -1,7 +1,6 @@
 #include "bench/micro/probes.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -23,11 +22,10 @@ Probe cpu_quantum_probe() {
           .work = "a million dependent multiplications by one thread; p99 shows what disturbs it",
           .start = []() -> TimedRuns {
             return [](int64_t runs) {
-              using Clock = std::chrono::steady_clock;
-              const Clock::time_point begin = Clock::now();
+              const double begin = steady_seconds();
               volatile uint64_t value = 1;
               for (int64_t run = 0; run < runs; ++run) value = multiply_in_a_chain(value, length);
-              return std::chrono::duration<double>(Clock::now() - begin).count();
+              return steady_seconds() - begin;
             };
           }};
 }
