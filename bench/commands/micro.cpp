@@ -121,7 +121,7 @@ ExitCode time_on_rank(const MicroForm& form, const Context& context, World& worl
   std::optional<PreparedDevice> device;
   together(world,
            [&] { device.emplace(prepare_device(form.request, context, world.local_rank())); });
-  terminal.remark(device_remark(*device) + ", " + device->info.name);
+  terminal.remark(device_remark(device->config.device, device->why) + ", " + device->info.name);
   TimingOptions options{.repetitions = static_cast<int>(form.repetitions),
                         .seconds = form.seconds,
                         .collective = world.size() > 1};

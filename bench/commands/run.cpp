@@ -121,7 +121,7 @@ class RankJob {
     if (context_.asked_by) {
       for (const std::string& remark : context_.asked_by->remarks) terminal_.remark(remark);
     }
-    terminal_.remark(device_remark(device));
+    terminal_.remark(device_remark(device.config.device, device.why));
     task.start = start_on(device);
     together(world_, [&] { task.kernels = find_kernel_choices(device.config, device.info); });
     task.start.warnings = task.kernels.warnings;

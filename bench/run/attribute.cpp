@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <barrier>
-#include <cstdint>
 #include <thread>
 
 #include "bench/run/together.h"
@@ -35,14 +34,10 @@ std::vector<double> quanta_of_a_thread(double seconds) {
   return found;
 }
 
-void leave_unknown(ProbeTime& time, const std::string& reason) {
-  time.median_seconds = time.mean_seconds = time.p99_seconds = Unknown{reason};
-}
-
 ProbeTime unknown_time(const std::string& name, const std::string& reason) {
   ProbeTime time;
   time.name = name;
-  leave_unknown(time, reason);
+  time.median_seconds = time.mean_seconds = time.p99_seconds = Unknown{reason};
   return time;
 }
 
@@ -73,7 +68,7 @@ ProbeTime time_of(const Probe& probe) {
     }
     fill_times(time, run_seconds);
   } catch (const std::exception& error) {  // such as no memory left beside the program
-    leave_unknown(time, error.what());
+    time.median_seconds = time.mean_seconds = time.p99_seconds = Unknown{error.what()};
   }
   return time;
 }

@@ -270,10 +270,6 @@ std::string device_remark(Device device, const std::string& why) {
   return std::string("nearmetal: device ") + to_string(device) + " (" + why + ")";
 }
 
-std::string device_remark(const PreparedDevice& device) {
-  return device_remark(device.config.device, device.why);
-}
-
 PreparedDevice prepare_device(const RunRequest& request, const Context& context, int local_rank,
                               const std::function<void(const RunConfig&)>& before_loading) {
   RunConfig config = request.config;

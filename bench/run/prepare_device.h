@@ -99,7 +99,6 @@ struct PreparedDevice {
 
 /// "nearmetal: device cuda (asked for)"
 std::string device_remark(Device device, const std::string& why);
-std::string device_remark(const PreparedDevice& device);
 
 /// Fills the defaults, checks the settings, builds the network and describes the device. A rank
 /// takes, among the GPUs that this process sees, that of its number on its host unless one was

@@ -2,29 +2,21 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <iterator>
 #include <limits>
-#include <memory>
-#include <optional>
-#include <span>
 #include <stdexcept>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "base/errors.h"
 #include "base/sha256.h"
 #include "base/text.h"
 #include "base/text_table.h"
 #include "bench/environment/gpu.h"
-#include "bench/monitor/monitor.h"
 #include "bench/run/attribute.h"
 #include "bench/run/defaults.h"
-#include "bench/run/rank_exchange.h"
 #include "bench/run/together.h"
 #include "bench/run/trainer.h"
-#include "models/graph.h"
 #include "models/networks/registry.h"
 #include "models/probe.h"
 #include "models/synthetic.h"

@@ -4,10 +4,8 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "bench/cli/command_line.h"
 #include "bench/cli/output.h"

@@ -4,7 +4,6 @@
 #include <array>
 #include <stdexcept>
 
-#include "base/errors.h"
 #include "bench/cli/process.h"
 
 namespace nearmetal {

@@ -14,7 +14,6 @@
 #include "bench/cli/parse_value.h"
 #include "bench/environment/system_files.h"
 #include "bench/run/prepare_device.h"
-#include "comm/layout/layout.h"
 #include "comm/layout/shell_text.h"
 #include "comm/world.h"
 
@@ -76,13 +75,6 @@ std::vector<int64_t> cpus_next_to(const fs::path& root, const std::string& pci_i
   } catch (const std::invalid_argument&) {  // not known: no NUMA, or a VM without
   }
   return near;
-}
-
-std::map<std::vector<int64_t>, std::vector<int64_t>> all_next_to(const std::vector<int64_t>& cpus,
-                                                                 int64_t gpus) {
-  std::vector<int64_t> all(gpus);
-  std::iota(all.begin(), all.end(), 0);
-  return {{cpus, all}};
 }
 
 // Without a list, or GPUs, nothing. -1 hides those behind it, as CUDA does.
@@ -209,7 +201,11 @@ Host this_machine(const fs::path& root, const char* visible) {
   for (size_t i = 0; !hidden && i < listed.size(); ++i) {
     gpus_by_cpus[cpus_next_to(root, listed[i].pci_id, usable)].push_back(host.gpus++);
   }
-  if (gpus_by_cpus.contains({})) gpus_by_cpus = all_next_to(usable, host.gpus);
+  if (gpus_by_cpus.contains({})) {
+    std::vector<int64_t> all(host.gpus);
+    std::iota(all.begin(), all.end(), 0);
+    gpus_by_cpus = {{usable, all}};
+  }
   for (const auto& [cpus, gpus] : gpus_by_cpus) host.numa.push_back({to_cpu_list(cpus), gpus});
   if (host.gpus > 0) return host;
   const auto [device, reason] = choose_device(Device::automatic, root);

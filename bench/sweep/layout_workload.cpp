@@ -11,7 +11,6 @@
 #include "bench/run/defaults.h"
 #include "bench/run/prepare_device.h"
 #include "comm/launch/launch_plan.h"
-#include "reports/document/settings.h"
 
 namespace nearmetal {
 namespace {

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <exception>
 #include <iterator>
-#include <map>
-#include <set>
 #include <tuple>
 #include <utility>
 

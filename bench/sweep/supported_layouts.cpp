@@ -5,7 +5,6 @@
 
 #include "base/errors.h"
 #include "base/text.h"
-#include "bench/sweep/hosts_found.h"
 #include "bench/sweep/mps_daemon.h"
 #include "comm/layout/mig_config.h"
 #include "comm/layout/mig_placement.h"

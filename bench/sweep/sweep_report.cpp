@@ -162,8 +162,7 @@ void label_scaling(Report& report) {
   RunSet set;
   add_runs(set, report, "this report");
   for (const ScalingPoint& point : scaling_of(set)) {
-    const auto arm = std::ranges::find_if(
-        report.arms, [&](const Arm& other) { return other.name == point.arm; });
+    const auto arm = std::ranges::find(report.arms, point.arm, &Arm::name);
     arm->scaling = point.scaling;
     arm->speedup = speedup_of(point);
   }
@@ -228,8 +227,7 @@ Report report_of_sweep(const LaunchPlan& plan, const std::map<size_t, std::strin
     for (const JournalEntry& entry : entries) {
       if (entry.layout == static_cast<int64_t>(i)) of_layout.push_back(&entry);
     }
-    std::ranges::sort(of_layout,
-                      [](const auto* a, const auto* b) { return a->repeat < b->repeat; });
+    std::ranges::sort(of_layout, {}, &JournalEntry::repeat);
     const auto measured = std::ranges::find_if(of_layout, [](const JournalEntry* entry) {
       return took_steps(entry->report.arms.at(0).runs.at(0));
     });

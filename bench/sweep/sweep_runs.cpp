@@ -65,12 +65,15 @@ bool holds_journal(const fs::path& report) {
 }
 
 Journal opened(const ResumeOptions& options, const fs::path& report, bool replace,
-               const JournalOrigin& origin, std::vector<JournalEntry>& entries,
-               std::vector<Warning>& warnings) {
-  if (options.journal) {
-    return Journal::resume(*options.journal, origin, options.any_build, entries, warnings);
+               const JournalOrigin& origin, const Terminal& terminal,
+               std::vector<JournalEntry>& entries) {
+  if (!options.journal) {
+    return Journal::create(journal_name(report), origin, replace && holds_journal(report));
   }
-  return Journal::create(journal_name(report), origin, replace && holds_journal(report));
+  std::vector<Warning> warnings;
+  Journal journal = Journal::resume(*options.journal, origin, options.any_build, entries, warnings);
+  for (const Warning& warning : warnings) terminal.remark("warning: " + told_text(warning));
+  return journal;
 }
 
 bool is_unsupported(const JournalEntry& entry) {
@@ -123,12 +126,9 @@ std::string other_work(const Workload& asked, const Report& job) {
 
 SweepRuns::SweepRuns(const ResumeOptions& options, const fs::path& report, bool replace,
                      const JournalOrigin& origin, const Terminal& terminal)
-    : options_(options), terminal_(terminal), journal_([&] {
-        std::vector<Warning> warnings;
-        Journal journal = opened(options, report, replace, origin, entries_, warnings);
-        for (const Warning& warning : warnings) terminal.remark("warning: " + told_text(warning));
-        return journal;
-      }()) {
+    : options_(options),
+      terminal_(terminal),
+      journal_(opened(options, report, replace, origin, terminal, entries_)) {
   if (!options.journal) return;
   const int64_t all = std::ssize(entries_);
   const auto failed =

@@ -3,17 +3,12 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <iterator>
-#include <map>
 #include <set>
-#include <span>
-#include <utility>
 
 #include "base/text.h"
 #include "comm/layout/shell_text.h"
 #include "comm/layout/short_form.h"
 #include "models/probe.h"
-#include "reports/document/settings.h"
 #include "reports/json/json.h"
 
 namespace nearmetal {

@@ -8,7 +8,6 @@
 
 #include "base/text.h"
 #include "base/text_table.h"
-#include "comm/launch/launch_plan.h"
 #include "comm/layout/peer_rules.h"
 #include "comm/layout/shell_text.h"
 #include "reports/document/settings.h"
@@ -136,12 +135,6 @@ void print_layout(std::ostream& out, const LaunchPlan& plan, size_t index) {
   out << "\n";
 }
 
-bool names_have_commas(const LaunchPlan& plan) {
-  return std::ranges::any_of(plan.placements, [](const Placement& placement) {
-    return placement.layout.find(',') != placement.layout.npos;
-  });
-}
-
 // The most names, or repeats, that are listed: a large grid would fill screens with them.
 constexpr size_t longest_list = 20;
 
@@ -150,14 +143,6 @@ std::string folded(std::vector<std::string> names, const std::string& separator)
   const size_t left_out = names.size() - longest_list;
   names.resize(longest_list);
   return joined(names, separator) + separator + std::to_string(left_out) + " more";
-}
-
-void print_summary(std::ostream& out, const LaunchPlan& plan) {
-  if (!plan.file.grid.axes.empty()) {
-    print_line(out, "grid on each layout: " + grid_text(plan.file.grid));
-  }
-  print_line(out, planned_time_text(planned_time(plan, plan.launches)), "estimated duration: ");
-  out << "\n";
 }
 
 void print_order(std::ostream& out, const LaunchPlan& plan) {
@@ -171,7 +156,10 @@ void print_order(std::ostream& out, const LaunchPlan& plan) {
   for (const Launch& launch : plan.launches) {
     layouts_of_repeats[launch.repeat].push_back(plan.placements[launch.layout].layout);
   }
-  const char* separator = names_have_commas(plan) ? "; " : ", ";
+  const bool names_have_commas = std::ranges::any_of(plan.placements, [](const Placement& one) {
+    return one.layout.find(',') != one.layout.npos;
+  });
+  const char* separator = names_have_commas ? "; " : ", ";
   size_t left = longest_list;
   for (const auto& [repeat, layouts] : layouts_of_repeats) {
     if (left-- == 0) break;
@@ -254,7 +242,7 @@ std::string all_reports(const LaunchPlan& plan) {
   std::string text;
   for (const Launch& launch : plan.launches) {
     const std::string repeat = std::to_string(launch.repeat);
-    for (size_t job = 0; job < commands_of(plan, launch.layout).size(); ++job) {
+    for (size_t job = 0; job < plan.placements[launch.layout].jobs.size(); ++job) {
       text += " \\\n  " + shell_quoted(report_name(plan, launch.layout, repeat, job));
     }
   }
@@ -285,7 +273,11 @@ std::string slurm_time(const LaunchPlan& plan) {
 }  // namespace
 
 void print_plan(std::ostream& out, const LaunchPlan& plan) {
-  print_summary(out, plan);
+  if (!plan.file.grid.axes.empty()) {
+    print_line(out, "grid on each layout: " + grid_text(plan.file.grid));
+  }
+  print_line(out, planned_time_text(planned_time(plan, plan.launches)), "estimated duration: ");
+  out << "\n";
   for (size_t i = 0; i < plan.placements.size(); ++i) print_layout(out, plan, i);
   for (const UnsupportedArm& arm : plan.unsupported) print_line(out, unsupported_text(arm));
   print_order(out, plan);
