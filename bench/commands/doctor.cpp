@@ -6,7 +6,7 @@
 #include "base/text_table.h"
 #include "bench/commands/program.h"
 #include "bench/doctor/diagnose.h"
-#include "bench/sweep/shipped_layouts.h"
+#include "bench/sweep/make_launch_plan.h"
 #include "comm/layout/layout_json.h"
 #include "comm/layout/short_form.h"
 #include "reports/formats/nic_text.h"

@@ -14,7 +14,6 @@
 #include "bench/cli/run_request.h"
 #include "bench/commands/program.h"
 #include "bench/run/defaults.h"
-#include "bench/run/network.h"
 #include "bench/run/prepare_device.h"
 #include "models/graph.h"
 #include "models/inference.h"
@@ -269,7 +268,7 @@ ExitCode run_export(const RunRequest& request, const Context& context) {
   add_state(tensors, "", graph, initial);
   Training training;
   if (device) {
-    terminal.remark(device_remark(*device));
+    terminal.remark(device_remark(device->config.device, device->why));
     metadata["device_name"] = device->info.name;
     metadata.insert(device->info.libraries.begin(), device->info.libraries.end());
     const int64_t gradient_steps = request.gradient_steps.value_or(*device->config.steps);

@@ -121,7 +121,7 @@ ExitCode time_on_rank(const MicroForm& form, const Context& context, World& worl
   std::optional<PreparedDevice> device;
   together(world,
            [&] { device.emplace(prepare_device(form.request, context, world.local_rank())); });
-  terminal.remark(device_remark(*device) + ", " + device->info.name);
+  terminal.remark(device_remark(device->config.device, device->why) + ", " + device->info.name);
   TimingOptions options{.repetitions = static_cast<int>(form.repetitions),
                         .seconds = form.seconds,
                         .collective = world.size() > 1};
@@ -141,7 +141,7 @@ ExitCode time_on_rank(const MicroForm& form, const Context& context, World& worl
 
 ExitCode run_micro(const MicroForm& form, const Context& context) {
   const std::unique_ptr<World> world = join_world(0);
-  return as_rank(*world, context.terminal.err, [&] { return time_on_rank(form, context, *world); });
+  return as_rank(*world, context.terminal, [&] { return time_on_rank(form, context, *world); });
 }
 
 }  // namespace

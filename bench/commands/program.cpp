@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 #include "bench/cli/process.h"
-#include "bench/sweep/shipped_layouts.h"
+#include "bench/sweep/make_launch_plan.h"
 #include "comm/layout/shell_text.h"
 
 namespace nearmetal {

@@ -23,7 +23,6 @@
 #include "bench/environment/gpu.h"
 #include "bench/environment/leave_out_host_info.h"
 #include "bench/run/defaults.h"
-#include "bench/run/last_report.h"
 #include "bench/run/prepare_device.h"
 #include "bench/run/rank_facts.h"
 #include "bench/run/rank_report.h"
@@ -122,7 +121,7 @@ class RankJob {
     if (context_.asked_by) {
       for (const std::string& remark : context_.asked_by->remarks) terminal_.remark(remark);
     }
-    terminal_.remark(device_remark(device));
+    terminal_.remark(device_remark(device.config.device, device.why));
     task.start = start_on(device);
     together(world_, [&] { task.kernels = find_kernel_choices(device.config, device.info); });
     task.start.warnings = task.kernels.warnings;
@@ -338,7 +337,7 @@ ExitCode run_job(const RunRequest& request, const Context& context) {
       collective.needs_mpi_threads && asked.update == Update::allreduce && trains(asked);
   const std::unique_ptr<World> world = join_world(
       asked.ranks, sums_on_threads ? "--all-reduce " + std::string(collective.name) : "");
-  return as_rank(*world, context.terminal.err, [&] {
+  return as_rank(*world, context.terminal, [&] {
     RankJob job(request, context, *world);
     try {
       return job.run();

@@ -176,7 +176,7 @@ ExitCode stress(const StressForm& form, const Context& context, ProgressReporter
   talk.rewrites = terminal.rewrites && !talk.quiet;
   const PreparedDevice device = prepare_device(request, context);
   const Probe probe = find_probe(device.backend, device.config, form.load);
-  talk.remark(device_remark(device) + ", " + device.info.name);
+  talk.remark(device_remark(device.config.device, device.why) + ", " + device.info.name);
   Load load(probe);
   if (reporter != nullptr) {
     load_until_ended(load, form.load, *reporter);

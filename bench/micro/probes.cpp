@@ -1,7 +1,6 @@
 #include "bench/micro/probes.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -23,36 +22,29 @@ Probe cpu_quantum_probe() {
           .work = "a million dependent multiplications by one thread; p99 shows what disturbs it",
           .start = []() -> TimedRuns {
             return [](int64_t runs) {
-              using Clock = std::chrono::steady_clock;
-              const Clock::time_point begin = Clock::now();
+              const double begin = steady_seconds();
               volatile uint64_t value = 1;
               for (int64_t run = 0; run < runs; ++run) value = multiply_in_a_chain(value, length);
-              return std::chrono::duration<double>(Clock::now() - begin).count();
+              return steady_seconds() - begin;
             };
           }};
-}
-
-void append(std::vector<Probe>& all, std::vector<Probe> more) {
-  all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
-}
-
-std::vector<Probe> nccl_probes(const PreparedDevice& device, World& world) {
-  Nccl& nccl = set_up_nccl(world);
-  return nccl.probes(new_nccl_group(world, nccl), world.rank(), world.size(),
-                     static_cast<int>(device.config.gpu));
 }
 
 }  // namespace
 
 std::vector<Probe> find_probes(const PreparedDevice& device, World& world) {
-  std::vector<Probe> probes;
-  if (world.size() > 1) {
-    append(probes, world.probes());
-    if (device.config.device == Device::cuda) append(probes, nccl_probes(device, world));
+  const int gpu = static_cast<int>(device.config.gpu);
+  if (world.size() == 1) {
+    std::vector<Probe> probes = device.backend.probes(gpu);
+    probes.insert(probes.begin(), cpu_quantum_probe());
     return probes;
   }
-  probes.push_back(cpu_quantum_probe());
-  append(probes, device.backend.probes(static_cast<int>(device.config.gpu)));
+  std::vector<Probe> probes = world.probes();
+  if (device.config.device == Device::cuda) {
+    Nccl& nccl = set_up_nccl(world);
+    std::ranges::move(nccl.probes(new_nccl_group(world, nccl), world.rank(), world.size(), gpu),
+                      std::back_inserter(probes));
+  }
   return probes;
 }
 

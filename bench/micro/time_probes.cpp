@@ -63,7 +63,8 @@ void count(gb::State& state, const Probe& probe, const Ceilings& ceilings,
 // Started once for all repetitions; let go of when the next probe starts, as memory is short.
 class Bench {
  public:
-  explicit Bench(const TimingOptions& options) : options_(options) {}
+  Bench(const TimingOptions& options, std::vector<std::string>& failures)
+      : options_(options), failures_(failures) {}
 
   void run(gb::State& state, const Probe& probe) {
     try {
@@ -82,13 +83,17 @@ class Bench {
     } catch (const std::exception& error) {
       if (options_.collective) throw;  // the other ranks are still in it
       state.SkipWithError(error.what());
+      if (failed_ != &probe) failures_.push_back(probe.name + ": " + error.what());
+      failed_ = &probe;
     }
     state.SetLabel(probe.work);
   }
 
  private:
   const TimingOptions& options_;
+  std::vector<std::string>& failures_;  // the first of each probe
   const Probe* started_ = nullptr;
+  const Probe* failed_ = nullptr;
   TimedRuns runs_;
 };
 
@@ -165,41 +170,16 @@ class TableReporter : public gb::BenchmarkReporter {
   TableRows rows_;
 };
 
-// Passes everything on, where something is shown, and keeps what failed.
-class KeepFailures : public gb::BenchmarkReporter {
+class ShowNothing : public gb::BenchmarkReporter {
  public:
-  KeepFailures(gb::BenchmarkReporter* shown, std::ostream& out) : shown_(shown) {
-    if (shown_ == nullptr) return;
-    shown_->SetOutputStream(&out);
-    shown_->SetErrorStream(&out);
-  }
-
-  bool ReportContext(const Context& context) override {
-    return shown_ == nullptr || shown_->ReportContext(context);
-  }
-  void ReportRuns(const std::vector<Run>& report) override {
-    if (shown_ != nullptr) shown_->ReportRuns(report);
-    for (const Run& run : report) {
-      const auto failure = failure_of(run);
-      if (!failure) continue;
-      failures_.push_back(run.run_name.function_name + ": " + *failure);
-      break;
-    }
-  }
-  void Finalize() override {
-    if (shown_ != nullptr) shown_->Finalize();
-  }
-  const std::vector<std::string>& failures() const { return failures_; }
-
- private:
-  gb::BenchmarkReporter* shown_;
-  std::vector<std::string> failures_;
+  bool ReportContext(const Context& /*context*/) override { return true; }
+  void ReportRuns(const std::vector<Run>& /*report*/) override {}
 };
 
 std::unique_ptr<gb::BenchmarkReporter> make_reporter(TimingForm form, std::ostream& out,
                                                      const TextTable& table) {
   if (form == TimingForm::json) return std::make_unique<gb::JSONReporter>();
-  if (form == TimingForm::none) return nullptr;
+  if (form == TimingForm::none) return std::make_unique<ShowNothing>();
   return std::make_unique<TableReporter>(out, table);
 }
 
@@ -209,7 +189,7 @@ NM_EXPORT void nearmetal_time_probes(const std::vector<Probe>& probes, const Tim
                                      TimingForm form, std::ostream& out, size_t columns,
                                      std::vector<std::string>& failures) {
   if (columns > 0) limit_columns(out, columns);  // what this module knows of a stream is its own
-  Bench bench(options);
+  Bench bench(options, failures);
   gb::ClearRegisteredBenchmarks();
   for (const Probe& probe : probes) {
     auto* registered = gb::RegisterBenchmark(
@@ -222,10 +202,10 @@ NM_EXPORT void nearmetal_time_probes(const std::vector<Probe>& probes, const Tim
     }
   }
   const auto shown = make_reporter(form, out, table_of(probes, options.ceilings));
-  KeepFailures reporter(shown.get(), out);
-  gb::RunSpecifiedBenchmarks(&reporter, ".");
+  shown->SetOutputStream(&out);
+  shown->SetErrorStream(&out);
+  gb::RunSpecifiedBenchmarks(shown.get(), ".");
   gb::ClearRegisteredBenchmarks();
-  failures = reporter.failures();
 }
 
 }  // namespace nearmetal

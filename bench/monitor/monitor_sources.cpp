@@ -5,12 +5,10 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <ctime>
 #include <fstream>
 #include <limits>
-#include <string>
 
 #include "base/errors.h"
 #include "bench/cli/process.h"
@@ -51,18 +49,17 @@ std::vector<std::filesystem::path> siblings(const std::filesystem::path& root, i
   const auto launcher = process_stat(stat_of(own->parent));
   const auto above = launcher ? process_stat(stat_of(launcher->parent)) : std::nullopt;
   const bool in_sweep = above && above->name == own->name;
-  std::error_code failed;
-  for (const auto& entry : std::filesystem::directory_iterator(root / "proc", failed)) {
-    const std::string pid = entry.path().filename();
-    if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
-    if (pid == std::to_string(getpid())) continue;
-    const auto process = process_stat(entry.path() / "stat");
+  for (const std::string& pid : names_in(root / "proc")) {
+    if (pid.find_first_not_of("0123456789") != pid.npos || pid == std::to_string(getpid()))
+      continue;
+    const auto process = process_stat(root / "proc" / pid / "stat");
     if (!process || process->name != own->name) continue;
     const auto parent = process_stat(stat_of(process->parent));
     const bool of_sweep = in_sweep && (process->parent == launcher->parent ||
                                        (parent && parent->parent == launcher->parent));
-    if ((ranks > 1 && process->parent == own->parent) || of_sweep)
-      found.push_back(entry.path() / "stat");
+    if ((ranks > 1 && process->parent == own->parent) || of_sweep) {
+      found.push_back(root / "proc" / pid / "stat");
+    }
   }
   return found;
 }

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <barrier>
-#include <chrono>
-#include <cstdint>
 #include <thread>
 
 #include "bench/run/together.h"
@@ -14,8 +12,6 @@
 namespace nearmetal {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr int64_t quantum_length = 100'000;  // short beside the slices of a scheduler
 constexpr double quanta_seconds = 0.5;
 constexpr double probe_seconds = 0.1;    // of one probe, unless its fewest runs take longer
@@ -24,32 +20,24 @@ constexpr size_t fewest_runs = 3;
 constexpr size_t most_runs = 200;
 constexpr int queued_steps = 5;
 
-double since(Clock::time_point begin, Clock::time_point end) {
-  return std::chrono::duration<double>(end - begin).count();
-}
-
 std::vector<double> quanta_of_a_thread(double seconds) {
   std::vector<double> found;
   found.reserve(static_cast<size_t>(seconds / 1e-5));
   volatile uint64_t value = 1;
-  const Clock::time_point start = Clock::now();
-  for (Clock::time_point begin = start; since(start, begin) < seconds;) {
+  const double start = steady_seconds();
+  for (double begin = start; begin - start < seconds;) {
     value = multiply_in_a_chain(value, quantum_length);
-    const Clock::time_point end = Clock::now();
-    found.push_back(since(begin, end));
+    const double end = steady_seconds();
+    found.push_back(end - begin);
     begin = end;
   }
   return found;
 }
 
-void leave_unknown(ProbeTime& time, const std::string& reason) {
-  time.median_seconds = time.mean_seconds = time.p99_seconds = Unknown{reason};
-}
-
 ProbeTime unknown_time(const std::string& name, const std::string& reason) {
   ProbeTime time;
   time.name = name;
-  leave_unknown(time, reason);
+  time.median_seconds = time.mean_seconds = time.p99_seconds = Unknown{reason};
   return time;
 }
 
@@ -80,7 +68,7 @@ ProbeTime time_of(const Probe& probe) {
     }
     fill_times(time, run_seconds);
   } catch (const std::exception& error) {  // such as no memory left beside the program
-    leave_unknown(time, error.what());
+    time.median_seconds = time.mean_seconds = time.p99_seconds = Unknown{error.what()};
   }
   return time;
 }
@@ -89,12 +77,10 @@ ProbeTime time_of(const Probe& probe) {
 ProbeTime time_cpus(int threads) {
   ProbeTime time = unknown_time(quantum_probe, "");
   time.work =
-      "a hundred thousand dependent multiplications, by as many threads as compute at "
-      "once (" +
+      "a hundred thousand dependent multiplications, by as many threads as compute at once (" +
       std::to_string(threads) + "); of the slowest";
   const std::vector<std::vector<double>> quanta = time_quanta(threads, quanta_seconds);
-  fill_times(time, *std::ranges::max_element(
-                       quanta, [](const auto& a, const auto& b) { return mean(a) < mean(b); }));
+  fill_times(time, *std::ranges::max_element(quanta, {}, mean));
   return time;
 }
 
@@ -104,21 +90,19 @@ ProbeTime time_queueing(Program& program) {
   time.work = "the host queues one step, with nothing else queued";
   std::vector<double> step_seconds;
   for (int step = 0; step < queued_steps; ++step) {
-    const Clock::time_point begin = Clock::now();
+    const double begin = steady_seconds();
     program.enqueue_step();
-    const Clock::time_point end = Clock::now();
+    step_seconds.push_back(steady_seconds() - begin);
     program.wait_step();
-    step_seconds.push_back(since(begin, end));
   }
   fill_times(time, step_seconds);
   return time;
 }
 
 ProbeTime time_named(const std::vector<Probe>& probes, const std::string& name) {
-  for (const Probe& probe : probes) {
-    if (probe.name == name) return time_of(probe);
-  }
-  return unknown_time(name, "the backend has no such probe");
+  const auto found = std::ranges::find(probes, name, &Probe::name);
+  return found == probes.end() ? unknown_time(name, "the backend has no such probe")
+                               : time_of(*found);
 }
 
 // The time to the GPU of the next rank, where this rank sees it.

@@ -8,7 +8,6 @@
 #include "base/text.h"
 #include "models/graph.h"
 #include "models/networks/registry.h"
-#include "reports/document/settings.h"
 
 namespace nearmetal {
 namespace {
@@ -112,10 +111,8 @@ void check_samples(const Workload& workload) {
   const bool sequences = find_network(model).sample == SampleUnit::sequence;
   require(sequences || !workload.is_given("sequence"),
           model + " reads images, which have no --sequence; leave it out");
-  for (const char* flag : {"image-size", "classes"}) {
-    std::string setting = flag;
-    std::ranges::replace(setting, '-', '_');
-    require(!sequences || !workload.is_given(setting),
+  for (const std::string flag : {"image-size", "classes"}) {
+    require(!sequences || !workload.is_given(replaced(flag, "-", "_")),
             model + " reads sequences, which have no --" + flag + "; leave it out");
   }
 }
@@ -166,11 +163,10 @@ void check_settings(const Workload& workload) {
 }
 
 void require_whole_replicas(const RunConfig& config, int64_t ranks) {
-  if (ranks % config.pipeline == 0) return;
   const std::string stages = std::to_string(config.pipeline);
-  throw std::invalid_argument("--pipeline " + stages +
-                              ": the number of ranks must be a multiple of " + stages +
-                              ", and this job has " + counted(ranks, "rank"));
+  require(ranks % config.pipeline == 0,
+          "--pipeline " + stages + ": the number of ranks must be a multiple of " + stages +
+              ", and this job has " + counted(ranks, "rank"));
 }
 
 std::vector<std::string> flags_without_effect(const Workload& workload, int world_size) {

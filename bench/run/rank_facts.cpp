@@ -36,19 +36,14 @@ std::map<std::string, std::string> common_facts(const Report& rank) {
 
 // The first fact in which a rank differs from rank 0; empty: none.
 std::string difference(std::span<const Report> ranks, size_t rank) {
-  const std::map<std::string, std::string> first = common_facts(ranks[0]);
-  const std::map<std::string, std::string> other = common_facts(ranks[rank]);
-  std::map<std::string, std::string> names = first;
-  names.insert(other.begin(), other.end());
-  const auto value_in = [](const std::map<std::string, std::string>& facts,
-                           const std::string& name) {
-    const auto found = facts.find(name);
-    return found == facts.end() ? "none" : found->second;
-  };
-  for (const auto& [name, unused] : names) {
-    if (value_in(first, name) == value_in(other, name)) continue;
+  std::map<std::string, std::string> first = common_facts(ranks[0]);
+  std::map<std::string, std::string> others = common_facts(ranks[rank]);
+  for (const auto& [name, value] : first) others.emplace(name, "none");
+  for (const auto& [name, value] : others) {
+    const std::string& of_first = first.emplace(name, "none").first->second;
+    if (value == of_first) continue;
     return name_of(ranks, rank) + " differs from " + name_of(ranks, 0) + " in " + name + ": " +
-           value_in(other, name) + " against " + value_in(first, name);
+           value + " against " + of_first;
   }
   return "";
 }
@@ -160,12 +155,10 @@ std::string disagreement(std::span<const Report> ranks) {
 }
 
 int64_t ranks_on_same_cpus(std::span<const Report> ranks, int rank) {
-  const auto machine_of = [](const Report& one) {
-    return operating_system_of(one.environments.at(0));
+  const auto place_of = [](const Report& one) {
+    return std::pair(operating_system_of(one.environments.at(0)), cpus_of(one));
   };
-  return std::ranges::count_if(ranks, [&](const Report& other) {
-    return machine_of(other) == machine_of(ranks[rank]) && cpus_of(other) == cpus_of(ranks[rank]);
-  });
+  return std::ranges::count(ranks, place_of(ranks[rank]), place_of);
 }
 
 void require_expected(const Expected& expected, const Environment& environment, const Gpu* gpu) {

@@ -1,33 +1,24 @@
 #include "bench/run/rank_run.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <iterator>
 #include <limits>
-#include <memory>
-#include <optional>
-#include <span>
 #include <stdexcept>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "base/errors.h"
 #include "base/sha256.h"
 #include "base/text.h"
 #include "base/text_table.h"
 #include "bench/environment/gpu.h"
-#include "bench/monitor/monitor.h"
 #include "bench/run/attribute.h"
 #include "bench/run/defaults.h"
-#include "bench/run/rank_exchange.h"
 #include "bench/run/together.h"
 #include "bench/run/trainer.h"
-#include "models/graph.h"
 #include "models/networks/registry.h"
+#include "models/probe.h"
 #include "models/synthetic.h"
 #include "reports/document/metric.h"
 #include "reports/json/kernel_cache.h"
@@ -207,10 +198,10 @@ Prepared start_from_seed(const RankTask& task, std::vector<Exchange>& exchanges,
   return prepared;
 }
 
-bool on_all_cpus(const RunConfig& config) {
-  cpu_set_t mask;
-  const bool known = sched_getaffinity(0, sizeof mask, &mask) == 0;
-  return config.threads == 0 || (known && config.threads >= CPU_COUNT(&mask));
+bool on_all_cpus(const RankTask& task) {
+  const int64_t threads = task.config().threads;
+  return task.config().device == Device::cpu &&
+         (threads == 0 || threads >= task.start.environment.usable_cpus);
 }
 
 void train_with_progress(RankTask& task, Program& program, RankResult& found) {
@@ -218,7 +209,7 @@ void train_with_progress(RankTask& task, Program& program, RankResult& found) {
   Monitor monitor({.hz = task.config().monitor_hz,
                    .pci_id = task.device.info.pci_id,
                    .mig_uuid = mig_uuid(task.device.info),
-                   .on_all_cpus = task.config().device == Device::cpu && on_all_cpus(task.config()),
+                   .on_all_cpus = on_all_cpus(task),
                    .ranks_on_host = task.world.local_size(),
                    .sharing_jobs = task.request.sharing_jobs,
                    .through_mps = task.request.through_mps},
@@ -236,12 +227,9 @@ void train_with_progress(RankTask& task, Program& program, RankResult& found) {
     following =
         task.reporter->follow(progress, samples * replicas_of(task.config(), world_size), sample);
   }
-  if (task.control != nullptr) {
-    const auto controlled = make_controlled(*ranks, *task.control);
-    result = train(program, options, *controlled, task.context.stop, progress);
-  } else {
-    result = train(program, options, *ranks, task.context.stop, progress);
-  }
+  std::unique_ptr<Consensus> controlled;
+  if (task.control != nullptr) controlled = make_controlled(*ranks, *task.control);
+  result = train(program, options, controlled ? *controlled : *ranks, task.context.stop, progress);
   if (!result.failure.empty() && task.reporter != nullptr) task.reporter->stay();
   following.reset();
   const auto window = window_of(result, samples);
@@ -300,22 +288,20 @@ std::optional<Verify> verify_learning(const RankTask& task, Program& program) {
 // Takes steps one at a time, each from the call that queues it to its end as the host sees it. None
 // where `stop` ended it.
 std::optional<Latency> measure_latency(Program& program, const std::atomic<int>& stop) {
-  using Clock = std::chrono::steady_clock;
   std::vector<double> seconds;
   seconds.reserve(most_latency_steps);
-  const Clock::time_point start = Clock::now();
+  const double start = steady_seconds();
   const auto goes_on = [&] {
     const auto steps = std::ssize(seconds);
-    const double elapsed = std::chrono::duration<double>(Clock::now() - start).count();
     return steps < fewest_latency_steps ||
-           (steps < most_latency_steps && elapsed < latency_seconds);
+           (steps < most_latency_steps && steady_seconds() - start < latency_seconds);
   };
   while (goes_on()) {
     if (stop != 0) return std::nullopt;
-    const Clock::time_point begin = Clock::now();
+    const double begin = steady_seconds();
     program.enqueue_step();
     program.wait_step();
-    seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    seconds.push_back(steady_seconds() - begin);
   }
   return latency_of(seconds);
 }

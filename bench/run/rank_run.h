@@ -4,10 +4,8 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "bench/cli/command_line.h"
 #include "bench/cli/output.h"
@@ -15,7 +13,7 @@
 #include "bench/cli/run_request.h"
 #include "bench/monitor/monitor.h"
 #include "bench/run/prepare_device.h"
-#include "bench/run/rank_pipeline.h"
+#include "bench/run/rank_exchange.h"
 #include "bench/run/rank_report.h"
 #include "bench/run/sweep_control.h"
 #include "comm/world.h"

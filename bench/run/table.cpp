@@ -133,11 +133,9 @@ void print_proof(const Lines& lines, const Run& run, const RunConfig& config) {
 
 // The slowest of several ranks; equal steps are no news.
 const Rank& slowest(const Run& run) {
-  const auto median = [](const Rank& rank) {
+  return *std::ranges::max_element(run.ranks, {}, [](const Rank& rank) {
     return rank.step_time ? rank.step_time->median_seconds : 0;
-  };
-  return *std::ranges::max_element(
-      run.ranks, [&](const Rank& a, const Rank& b) { return median(a) < median(b); });
+  });
 }
 
 // "ring ll128 on 24 channels, P2P/CUMEM": of the buckets one after another, each choice once.

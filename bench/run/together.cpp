@@ -4,8 +4,6 @@
 #include <array>
 #include <stdexcept>
 
-#include "base/errors.h"
-#include "base/text_table.h"
 #include "bench/cli/process.h"
 
 namespace nearmetal {
@@ -63,8 +61,7 @@ void together(World& world, const std::function<void()>& work) {
     failure = to_json_line(failure_event(error));
   }
   const std::vector<std::string> failures = world.all_gather(failure);
-  const auto failed =
-      std::ranges::find_if(failures, [](const std::string& line) { return !line.empty(); });
+  const auto failed = std::ranges::find(failures, false, &std::string::empty);
   if (failed == failures.end()) return;
   const Event first = event_from_json(*failed);
   std::string text = first.failure->text;
@@ -103,15 +100,15 @@ std::string failure_text(const World& world, const std::exception& error) {
          error.what();
 }
 
-ExitCode as_rank(World& world, std::ostream& err, const std::function<ExitCode()>& work) {
+ExitCode as_rank(World& world, const Terminal& terminal, const std::function<ExitCode()>& work) {
   try {
     return work();
   } catch (const JobFailure& failure) {
-    if (!failure.told) err << "nearmetal: " << printable(failure.what()) << std::endl;
+    if (!failure.told) terminal.error(failure.what());
     throw JobFailure(failure.what(), failure.exit_code, true, failure.code);
   } catch (const std::exception& error) {
     if (world.size() > 1) {
-      err << "nearmetal: " << printable(failure_text(world, error)) << std::endl;
+      terminal.error(failure_text(world, error));
       world.abort(static_cast<int>(exit_code_of(error)));
     }
     throw;

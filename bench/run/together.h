@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <ostream>
 #include <string>
 #include <vector>
 
 #include "base/errors.h"
+#include "bench/cli/output.h"
 #include "comm/join_ranks.h"
 #include "comm/nccl.h"
 #include "comm/world.h"
@@ -30,9 +30,9 @@ Event failure_event(const std::exception& error);
 std::string failure_text(const World& world, const std::exception& error);
 
 /// All that this rank does for a command. Where it fails on this rank alone the whole job ends, for
-/// the others would wait for ever; the reason is told on `err` before any rank ends, as a launcher
+/// the others would wait for ever; the reason is told before any rank ends, as a launcher
 /// kills the others once one has ended with a failure.
-ExitCode as_rank(World& world, std::ostream& err, const std::function<ExitCode()>& work);
+ExitCode as_rank(World& world, const Terminal& terminal, const std::function<ExitCode()>& work);
 
 struct StepVote {
   bool ready = false;        // for what comes next: the timed window, or the end

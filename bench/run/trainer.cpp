@@ -279,7 +279,6 @@ std::optional<std::string> failure_of(const TrainerResult& result) {
   return std::nullopt;
 }
 
-// Whether it fell from the first tenth of the window to the last.
 bool fell(std::span<const StepRecord> window, float StepRecord::*value) {
   const size_t tenth = (window.size() + 9) / 10;
   return median_of(window.last(tenth), value) <

@@ -12,8 +12,8 @@
 
 #include "base/errors.h"
 #include "bench/cli/parse_value.h"
+#include "bench/environment/system_files.h"
 #include "bench/run/prepare_device.h"
-#include "comm/layout/layout.h"
 #include "comm/layout/shell_text.h"
 #include "comm/world.h"
 
@@ -41,32 +41,17 @@ struct ListedGpu {
   std::string model;
 };
 
-// The rest of a line that begins with the title, without blanks before it.
-std::optional<std::string> value_of(const std::string& line, const std::string& title) {
-  if (!line.starts_with(title)) return std::nullopt;
-  const size_t begin = line.find_first_not_of(" \t", title.size());
-  return begin == std::string::npos ? "" : line.substr(begin);
-}
-
 // GPUs that the driver lists, in the order of the PCI bus, if their device nodes are here: those of
 // a host that a container does not get have none.
 std::vector<ListedGpu> listed_gpus(const fs::path& root) {
   std::vector<ListedGpu> gpus;
-  std::error_code ignored;
   const fs::path folder = root / "proc/driver/nvidia/gpus";
-  for (fs::directory_iterator entry(folder, ignored), end; entry != end; entry.increment(ignored)) {
-    ListedGpu gpu{entry->path().filename(), ""};
-    std::string minor;
-    std::ifstream information(entry->path() / "information");
-    for (std::string line; std::getline(information, line);) {
-      if (const auto model = value_of(line, "Model:")) gpu.model = *model;
-      if (const auto number = value_of(line, "Device Minor:")) minor = *number;
-    }
-    if (!minor.empty() && fs::exists(root / "dev" / ("nvidia" + minor), ignored)) {
-      gpus.push_back(gpu);
-    }
+  for (const std::string& pci_id : names_in(folder)) {
+    const fs::path information = folder / pci_id / "information";
+    const Maybe<std::string> minor = value_in(information, "Device Minor", ':');
+    if (!minor || !is_there(root / "dev" / ("nvidia" + *minor))) continue;
+    gpus.push_back({pci_id, value_in(information, "Model", ':').value.value_or("")});
   }
-  std::ranges::sort(gpus, {}, &ListedGpu::pci_id);
   return gpus;
 }
 
@@ -81,23 +66,15 @@ bool counted_by_bus(const std::vector<ListedGpu>& gpus) {
 
 std::vector<int64_t> cpus_next_to(const fs::path& root, const std::string& pci_id,
                                   const std::vector<int64_t>& usable) {
-  std::string text;
-  std::ifstream(root / "sys/bus/pci/devices" / pci_id / "local_cpulist") >> text;
+  const auto text = first_line(root / "sys/bus/pci/devices" / pci_id / "local_cpulist");
   std::vector<int64_t> near;
   try {
-    const std::vector<int64_t> all = parse_cpu_list(text);
+    const std::vector<int64_t> all = parse_cpu_list(text.value.value_or(""));
     std::set_intersection(all.begin(), all.end(), usable.begin(), usable.end(),
                           std::back_inserter(near));
   } catch (const std::invalid_argument&) {  // not known: no NUMA, or a VM without
   }
   return near;
-}
-
-std::map<std::vector<int64_t>, std::vector<int64_t>> all_next_to(const std::vector<int64_t>& cpus,
-                                                                 int64_t gpus) {
-  std::vector<int64_t> all(gpus);
-  std::iota(all.begin(), all.end(), 0);
-  return {{cpus, all}};
 }
 
 // Without a list, or GPUs, nothing. -1 hides those behind it, as CUDA does.
@@ -224,7 +201,11 @@ Host this_machine(const fs::path& root, const char* visible) {
   for (size_t i = 0; !hidden && i < listed.size(); ++i) {
     gpus_by_cpus[cpus_next_to(root, listed[i].pci_id, usable)].push_back(host.gpus++);
   }
-  if (gpus_by_cpus.contains({})) gpus_by_cpus = all_next_to(usable, host.gpus);
+  if (gpus_by_cpus.contains({})) {
+    std::vector<int64_t> all(host.gpus);
+    std::iota(all.begin(), all.end(), 0);
+    gpus_by_cpus = {{usable, all}};
+  }
   for (const auto& [cpus, gpus] : gpus_by_cpus) host.numa.push_back({to_cpu_list(cpus), gpus});
   if (host.gpus > 0) return host;
   const auto [device, reason] = choose_device(Device::automatic, root);
@@ -239,12 +220,12 @@ Host this_machine(const fs::path& root, const char* visible) {
 
 Host this_machine_for(const std::vector<Layout>& layouts, const fs::path& root,
                       const char* visible) {
-  const auto names_gpus = [](const Instance& instance) { return !instance.gpus.empty(); };
-  const auto has_names = [&](const Job& job) {
-    return std::ranges::any_of(job.instances, names_gpus);
-  };
-  const bool named = std::ranges::any_of(
-      layouts, [&](const Layout& layout) { return std::ranges::any_of(layout.jobs, has_names); });
+  bool named = false;
+  for (const Layout& layout : layouts) {
+    for (const Job& job : layout.jobs) {
+      for (const Instance& instance : job.instances) named = named || !instance.gpus.empty();
+    }
+  }
   return this_machine(root, named ? nullptr : visible);
 }
 
@@ -274,9 +255,7 @@ bool are_unnamed(const std::vector<Host>& hosts) {
 std::vector<Gpu> gpus_by_bus(const std::string& nvml_library) {
   std::vector<Gpu> gpus = all_gpus(Nvml(nvml_library), "/");
   std::erase_if(gpus, [](const Gpu& gpu) { return gpu.lost.has_value(); });
-  std::ranges::stable_sort(gpus, [](const Gpu& a, const Gpu& b) {
-    return a.pci_id.value.value_or("") < b.pci_id.value.value_or("");
-  });
+  std::ranges::stable_sort(gpus, {}, [](const Gpu& gpu) { return gpu.pci_id.value; });
   return gpus;
 }
 

@@ -2,18 +2,28 @@
 
 #include <fcntl.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <charconv>
 #include <csignal>
+#include <cstdint>
+#include <cstring>
 #include <functional>
+#include <random>
+#include <stdexcept>
+#include <system_error>
 #include <utility>
 
 #include "base/errors.h"
 #include "bench/cli/process.h"
+#include "bench/environment/system_files.h"
 #include "bench/run/sweep_control.h"
+#include "models/probe.h"
 #include "reports/document/metric.h"
 #include "reports/json/consistency.h"
 #include "reports/json/report_files.h"
@@ -21,9 +31,49 @@
 namespace nearmetal {
 namespace {
 
+namespace fs = std::filesystem;
+
+// A rank that outlives its launcher may make a file in a folder that is being removed. Nobody who
+// reads the output of this process is to wait for that.
+constexpr const char* clearing_script = R"(
+trap '' HUP INT TERM
+exec >/dev/null 2>&1
+cat
+for tenth in $(seq 50); do
+  rm -rf "$@" && break
+  sleep 0.1
+done
+)";
+
+fs::path temporary_folder() {
+  std::error_code error;
+  fs::path place = fs::temp_directory_path(error);
+  if (error) throw std::runtime_error("no folder for temporary files: " + error.message());
+  return place;
+}
+
+// Random, so that nobody has it: the keeper is told it before there is such a folder. Short, as the
+// names of sockets, which lie below it, may have some hundred bytes.
+std::string new_name() {
+  std::random_device random;
+  std::array<char, 16> digits{};
+  const uint64_t number = uint64_t{random()} << 32 | random();
+  const char* const end =
+      std::to_chars(digits.data(), digits.data() + digits.size(), number, 36).ptr;
+  return "nearmetal-" + std::string(digits.data(), end - digits.data());
+}
+
+std::vector<std::string> names_of(const fs::path& folder, const fs::path& shared_memory) {
+  if (shared_memory.empty()) return {folder.string()};
+  return {folder.string(), shared_memory.string()};
+}
+
 constexpr size_t most_errors = 100;
-constexpr std::chrono::seconds patience{5};  // of an end that was asked for
-constexpr double silence_seconds = 2;        // ranks tell of their progress twice a second
+constexpr double patience_seconds = 5;  // of an end that was asked for
+constexpr double silence_seconds = 2;   // ranks tell of their progress twice a second
+
+// Of one of the heartbeats.
+constexpr auto heard_at = [](const auto& rank) { return rank.second.heard_at; };
 
 // Takes the whole lines of `text`, of which those before `unread` have no end, out of it.
 void take_lines(std::string& text, size_t unread,
@@ -148,6 +198,44 @@ std::string last_words(const JobProcess& job) {
 
 }  // namespace
 
+// The keeper comes first: a process that is killed between the two leaves no folder. Where there is
+// no /dev/shm, Open MPI finds another place.
+JobFolder::JobFolder(bool shares_memory)
+    : folder_(temporary_folder() / new_name()),
+      shared_memory_(shares_memory ? fs::path("/dev/shm") / folder_.filename() : ""),
+      keeper_(clearing_script, names_of(folder_, shared_memory_)) {
+  if (mkdir(folder_.c_str(), S_IRWXU) != 0) {
+    throw std::runtime_error("no folder for a job in " + folder_.parent_path().string() + ": " +
+                             std::strerror(errno));
+  }
+  if (!shared_memory_.empty() && mkdir(shared_memory_.c_str(), S_IRWXU) != 0) {
+    shared_memory_.clear();
+  }
+}
+
+JobFolder::~JobFolder() {
+  bool gone = true;
+  for (const fs::path& folder : {folder_, shared_memory_}) {
+    std::error_code error;
+    if (!folder.empty()) fs::remove_all(folder, error);
+    gone = gone && !error;
+  }
+  gone ? keeper_.dismiss() : keeper_.leave();
+}
+
+std::vector<std::string> JobFolder::variables() const {
+  std::vector<std::string> found = {
+      "TMPDIR=" + folder_.string(),
+      std::string(last_report_variable) + "=" + last_report().string()};
+  if (shared_memory_.empty()) return found;
+  // The names in Open MPI 4.1 and 5.
+  for (const char* component : {"vader", "sm"}) {
+    found.push_back(std::string("OMPI_MCA_btl_") + component +
+                    "_backing_directory=" + shared_memory_.string());
+  }
+  return found;
+}
+
 JobProcess::JobProcess(const std::vector<std::string>& command, const JobFolder* folder) {
   Pipe in, out, err;
   ChildOptions options{.in = in.read.number(),
@@ -181,7 +269,9 @@ void JobProcess::update() {
     kill(-pid_, SIGKILL);  // processes that it may have left behind
     take_last_report();
   }
-  if (!ended() && end_asked_ && Clock::now() - *end_asked_ > patience) kill(-pid_, SIGKILL);
+  if (!ended() && end_asked_ && steady_seconds() - *end_asked_ > patience_seconds) {
+    kill(-pid_, SIGKILL);
+  }
 }
 
 void JobProcess::take_out(const std::string& line) {
@@ -214,7 +304,7 @@ void JobProcess::take_word_of_a_rank(Event event) {
 
 void JobProcess::take_progress(Event event) {
   Heartbeat& last = heartbeats_[event.rank];
-  last.heard_at = Clock::now();
+  last.heard_at = steady_seconds();
   if (event.unix_seconds) {
     const double lag = unix_seconds() - *event.unix_seconds;
     last.clock_lag_seconds = std::min(lag, last.clock_lag_seconds.value_or(lag));
@@ -225,8 +315,7 @@ void JobProcess::take_progress(Event event) {
 }
 
 void JobProcess::take_last_report() {
-  std::error_code ignored;  // what cannot be looked at is not there
-  if (report_ || !std::filesystem::is_regular_file(last_report_file_, ignored)) return;
+  if (report_ || !is_there(last_report_file_)) return;
   try {
     Report report = read_report(last_report_file_);
     require_run_of_job(report, true);
@@ -257,7 +346,7 @@ void JobProcess::order(const std::string& line) {
 
 void JobProcess::end() {
   if (ended() || end_asked_) return;
-  end_asked_ = Clock::now();
+  end_asked_ = steady_seconds();
   kill(-pid_, SIGTERM);
 }
 
@@ -281,19 +370,17 @@ Event JobProcess::progress() const {
 
 double JobProcess::seconds_of_silence() const {
   if (heartbeats_.empty()) return 0;
-  const auto [first, last] = std::minmax_element(
-      heartbeats_.begin(), heartbeats_.end(),
-      [](const auto& a, const auto& b) { return a.second.heard_at < b.second.heard_at; });
-  return std::chrono::duration<double>(last->second.heard_at - first->second.heard_at).count();
+  const auto [first, last] = std::ranges::minmax_element(heartbeats_, {}, heard_at);
+  return heard_at(*last) - heard_at(*first);
 }
 
 double JobProcess::seconds_without_step() const {
-  Clock::duration longest{};
+  double longest = 0;
   for (const auto& [rank, last] : heartbeats_) {
     if (!takes_steps(last.progress) || last.progress.steps == 0) continue;
-    longest = std::max(longest, Clock::now() - last.stepped_at);
+    longest = std::max(longest, steady_seconds() - last.stepped_at);
   }
-  return std::chrono::duration<double>(longest).count();
+  return longest;
 }
 
 Failure failure_of_job(const JobProcess& job) {
@@ -315,11 +402,8 @@ Failure failure_of_job(const JobProcess& job) {
 
 std::string place_of_standstill(const JobProcess& job) {
   if (job.seconds_of_silence() <= silence_seconds) return " (" + place_of(job.progress()) + ")";
-  const auto& ranks = job.heartbeats();
-  const auto first = std::min_element(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) {
-    return a.second.heard_at < b.second.heard_at;
-  });
-  const Event& last_word = first->second.progress;
+  const auto most_silent = std::ranges::min_element(job.heartbeats(), {}, heard_at);
+  const Event& last_word = most_silent->second.progress;
   return ": rank " + std::to_string(last_word.rank) + " (" + last_word.host + ") is silent (" +
          place_of(last_word) + ")";
 }

@@ -1,9 +1,8 @@
-// A job that a sweep starts: a process with pipes, and why it failed.
+// A job that a sweep starts: its temporary files, a process with pipes, and why it failed.
 #pragma once
 
 #include <sys/types.h>
 
-#include <chrono>
 #include <deque>
 #include <filesystem>
 #include <map>
@@ -12,15 +11,39 @@
 #include <vector>
 
 #include "bench/environment/child_process.h"
-#include "bench/sweep/job_folder.h"
 #include "reports/json/event_json.h"
 
 namespace nearmetal {
 
+/// A folder of the job's own, so that jobs at once do not meet in the session folder that Open MPI
+/// gives all jobs of a user; what a job that was killed leaves is gone with it. It goes with this
+/// object, or soon after; where this process is killed, once the job is gone as well.
+class JobFolder {
+ public:
+  /// `shares_memory`: all ranks are on this machine, so that what they share lies in a folder of
+  /// the job's own as well. Throws std::runtime_error.
+  explicit JobFolder(bool shares_memory);
+  ~JobFolder();
+  JobFolder(const JobFolder&) = delete;
+  JobFolder& operator=(const JobFolder&) = delete;
+
+  /// NAME=VALUE of what the job's launcher must find in its environment.
+  std::vector<std::string> variables() const;
+  /// The file that takes the last report of the job's rank 0, as one of the variables says.
+  std::filesystem::path last_report() const { return folder_ / "last_report.json"; }
+  /// File descriptor that the launcher inherits.
+  int lifeline() const { return keeper_.lifeline(); }
+
+ private:
+  std::filesystem::path folder_;
+  std::filesystem::path shared_memory_;  // empty: none
+  Keeper keeper_;
+};
+
 /// The last progress that a rank told of.
 struct Heartbeat {
   Event progress;
-  std::chrono::steady_clock::time_point heard_at, stepped_at;
+  double heard_at = 0, stepped_at = 0;  // by steady_seconds()
   // The lag of its clock behind this machine's, plus the shortest time to get here.
   std::optional<double> clock_lag_seconds{};
 };
@@ -28,8 +51,6 @@ struct Heartbeat {
 /// Ends with the process that started it, with its children in a process group of its own.
 class JobProcess {
  public:
-  using Clock = std::chrono::steady_clock;
-
   /// Starts it in a folder of its own where one is given, which must outlive it. Throws
   /// std::system_error where the program cannot be started.
   explicit JobProcess(const std::vector<std::string>& command, const JobFolder* folder = nullptr);
@@ -84,7 +105,7 @@ class JobProcess {
   Descriptor in_, out_, err_;
   std::string out_text_, err_text_;  // lines not yet complete
   std::optional<int> status_;        // of waitpid()
-  std::optional<Clock::time_point> end_asked_;
+  std::optional<double> end_asked_;
   bool ready_ = false, measured_ = false;
   std::map<int64_t, Heartbeat> heartbeats_;
   std::optional<Report> report_, last_report_;

@@ -10,7 +10,7 @@
 #include "bench/cli/parse_value.h"
 #include "bench/run/defaults.h"
 #include "bench/run/prepare_device.h"
-#include "reports/document/settings.h"
+#include "comm/launch/launch_plan.h"
 
 namespace nearmetal {
 namespace {
@@ -98,13 +98,9 @@ void apply_claim(RunConfig& config, const Placement& placement, const std::vecto
                  const std::string& source) {
   std::set<std::string> claims;
   std::optional<MachineKind> claim;
-  for (const PlacedJob& job : placement.jobs) {
-    for (const PlacedRank& rank : job.ranks) {
-      const auto host =
-          std::ranges::find_if(hosts, [&](const Host& one) { return one.name == rank.host; });
-      claim = host->environment;
-      claims.insert(claim ? to_string(*claim) : "nothing");
-    }
+  for (const PlacedRank* rank : ranks_of(placement)) {
+    claim = std::ranges::find(hosts, rank->host, &Host::name)->environment;
+    claims.insert(claim ? to_string(*claim) : "nothing");
   }
   if (claims.size() > 1) {
     throw std::invalid_argument(source + ": its hosts claim different environments: " +
@@ -295,6 +291,19 @@ std::string meaning_of(const GridAxis& axis, const std::string& value) {
   return joined(run_arguments(workload));
 }
 
+// Neither overrides the other.
+void require_in_grid_alone(const GridAxis& axis, const std::string& setting,
+                           const std::string& source) {
+  if (collide(axis.setting, setting)) refuse(axis, source + " says it already; give one of them");
+}
+
+void require_in_grid_alone(const GridAxis& axis, const Settings& workload,
+                           const std::string& place) {
+  for (const auto& [setting, value] : workload.texts) {
+    require_in_grid_alone(axis, setting, place + "/" + setting);
+  }
+}
+
 void check_values(const GridAxis& axis) {
   if (axis.values.empty()) refuse(axis, "it names no value");
   std::map<std::string, std::string> known;  // by what they mean
@@ -308,22 +317,10 @@ void check_values(const GridAxis& axis) {
 
 void check_axis(const GridAxis& axis, const std::vector<GridAxis>& earlier, const Workload& asked) {
   check_values(axis);
-  for (const GridAxis& other : earlier) {
-    if (!collide(axis.setting, other.setting)) continue;
-    refuse(axis, other.source + " says it already; give one of them");
-  }
+  for (const GridAxis& other : earlier) require_in_grid_alone(axis, other.setting, other.source);
   for (const Setting& setting : settings_of_run()) {
-    if (!asked.is_given(setting.name) || !collide(axis.setting, layout_name_of(setting))) continue;
-    refuse(axis, flag_of(setting) + " says it already; give one of them");
-  }
-}
-
-// Refuses what a workload of the same file says too: neither overrides the other.
-void require_in_grid_alone(const GridAxis& axis, const Settings& workload,
-                           const std::string& place) {
-  for (const auto& [setting, value] : workload.texts) {
-    if (!collide(axis.setting, setting)) continue;
-    refuse(axis, place + "/" + setting + " says it already; give one of them");
+    if (!asked.is_given(setting.name)) continue;
+    require_in_grid_alone(axis, layout_name_of(setting), flag_of(setting));
   }
 }
 

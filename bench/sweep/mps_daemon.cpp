@@ -4,12 +4,13 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <fstream>
 #include <thread>
 
 #include "base/errors.h"
 #include "base/text.h"
+#include "bench/environment/system_files.h"
+#include "models/probe.h"
 
 namespace nearmetal {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* control_program = "nvidia-cuda-mps-control";
-constexpr std::chrono::seconds start_patience{10};
+constexpr double start_patience_seconds = 10;  // of its start
 
 // Keeps the daemon until its standard input ends, as it does however the sweep ends: `quit` with a
 // limit, as clients may be left; then whatever is left of its process group. `kill -0` only looks
@@ -86,10 +87,9 @@ MpsDaemon::MpsDaemon(const std::set<int64_t>& gpus) {
     fs::remove_all(folder_, ignored);
     throw NotSupported(std::string("no MPS daemon: ") + error.what());
   }
-  std::error_code ignored;
-  const auto until = std::chrono::steady_clock::now() + start_patience;
-  while (!fs::exists(folder_ / "pipe/control", ignored)) {
-    if (fs::exists(folder_ / "ended", ignored) || std::chrono::steady_clock::now() > until) {
+  const double until = steady_seconds() + start_patience_seconds;
+  while (!is_there(folder_ / "pipe/control")) {
+    if (is_there(folder_ / "ended") || steady_seconds() > until) {
       std::string why = last_line(folder_ / "log/control.log");
       if (why.empty()) why = last_line(folder_ / "out");
       keeper_->finish();

@@ -4,7 +4,6 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "bench/sweep/make_launch_plan.h"
 #include "reports/document/types.h"

@@ -3,19 +3,16 @@
 #include <algorithm>
 #include <exception>
 #include <iterator>
-#include <map>
-#include <set>
 #include <tuple>
 #include <utility>
 
 #include "base/errors.h"
 #include "base/text.h"
 #include "bench/environment/child_process.h"
-#include "bench/sweep/hosts_found.h"
 #include "bench/sweep/make_launch_plan.h"
 #include "bench/sweep/mps_daemon.h"
-#include "bench/sweep/other_work.h"
 #include "bench/sweep/supported_layouts.h"
+#include "bench/sweep/sweep_runs.h"
 #include "models/load_module.h"
 #include "models/probe.h"
 #include "reports/json/json.h"
@@ -92,23 +89,14 @@ LaunchOutcome one_after_another(const Commands& commands, const TimeLimits& limi
 
 std::set<int64_t> gpus_of(const Placement& placement) {
   std::set<int64_t> gpus;
-  for (const PlacedJob& job : placement.jobs) {
-    for (const PlacedRank& rank : job.ranks) gpus.insert(*rank.gpu);
-  }
+  for (const PlacedRank* rank : ranks_of(placement)) gpus.insert(*rank->gpu);
   return gpus;
-}
-
-bool is_on_this_machine(const Placement& placement) {
-  return std::ranges::all_of(placement.jobs, [](const PlacedJob& job) {
-    return std::ranges::all_of(
-        job.ranks, [](const PlacedRank& rank) { return is_this_machine(rank.address); });
-  });
 }
 
 LaunchOutcome run(const Commands& commands, const Placement& placement, const TimeLimits& limits,
                   const std::atomic<int>& stop, const ShowProgress& show) {
   const std::optional<Share>& share = placement.share();
-  const bool here = is_on_this_machine(placement);
+  const bool here = address_elsewhere(placement).empty();
   if (share && share->mode == SharingMode::serial)
     return one_after_another(commands, limits, stop, show, here);
   if (!share || !through_mps(*share)) return run_launch(commands, limits, stop, show, here);
@@ -134,12 +122,10 @@ void shorten_to_one_step(Workload& workload) {
 
 // Since the start; empty: none.
 std::string change_of_executable(const LaunchPlan& plan, size_t layout) try {
-  const auto found = plan.executables.find(layout);
-  if (found == plan.executables.end()) return "";
-  const Executable& planned = found->second;
+  const std::optional<Executable> planned = executable_of(plan, layout);
   const std::string& source = plan.file.layouts.at(layout).source;
-  if (planned == find_executable(planned.path, source)) return "";
-  return planned.path + " is another build than at the start";
+  if (!planned || planned == find_executable(planned->path, source)) return "";
+  return planned->path + " is another build than at the start";
 } catch (const std::exception& error) {  // it is gone, or just being written
   return error.what();
 }
@@ -203,14 +189,10 @@ void require_shares(const LaunchPlan& plan) {
     const Placement& placement = plan.placements[i];
     if (!placement.share() || !through_mps(*placement.share())) continue;
     const std::string place = plan.source + plan.file.layouts[i].source;
-    for (const PlacedJob& job : placement.jobs) {
-      for (const PlacedRank& rank : job.ranks) {
-        if (is_this_machine(rank.address)) continue;
-        throw std::invalid_argument(place +
-                                    ": an MPS daemon is started on this machine alone, not "
-                                    "on '" +
-                                    rank.address + "'");
-      }
+    const std::string other = address_elsewhere(placement);
+    if (!other.empty()) {
+      throw std::invalid_argument(
+          place + ": an MPS daemon is started on this machine alone, not on '" + other + "'");
     }
     if (!placement.on_gpus()) throw NotSupported(place + ": MPS needs a GPU");
     const std::string reason = no_mps_reason();

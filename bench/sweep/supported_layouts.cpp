@@ -4,7 +4,7 @@
 #include <map>
 
 #include "base/errors.h"
-#include "bench/sweep/hosts_found.h"
+#include "base/text.h"
 #include "bench/sweep/mps_daemon.h"
 #include "comm/layout/mig_config.h"
 #include "comm/layout/mig_placement.h"
@@ -64,17 +64,16 @@ std::vector<UnsupportedArm> absent_fractions(const Fractions& fractions, const H
 
 // The first device that is not there as planned, in a layout whose jobs share by MIG.
 std::string missing_device(const Placement& placement, const Host& host) {
-  for (const PlacedJob& job : placement.jobs) {
-    for (const PlacedRank& rank : job.ranks) {
-      if (!rank.mig || rank.host != host.name) continue;
-      const auto there = std::ranges::any_of(host.mig, [&](const MigDevice& one) {
-        const bool same_kind = rank.mig->profile.empty() || one.profile == rank.mig->profile;
-        return one.uuid == rank.mig->uuid && one.gpu == rank.mig->gpu && same_kind;
-      });
-      if (there) continue;
-      const std::string kind = rank.mig->profile.empty() ? "" : rank.mig->profile + ", ";
-      return "GPU " + std::to_string(rank.mig->gpu) + " has no MIG device " + kind + rank.mig->uuid;
-    }
+  for (const PlacedRank* rank : ranks_of(placement)) {
+    if (!rank->mig || rank->host != host.name) continue;
+    const MigDevice& planned = *rank->mig;
+    const auto there = std::ranges::any_of(host.mig, [&](const MigDevice& one) {
+      const bool same_kind = planned.profile.empty() || one.profile == planned.profile;
+      return one.uuid == planned.uuid && one.gpu == planned.gpu && same_kind;
+    });
+    if (there) continue;
+    const std::string kind = planned.profile.empty() ? "" : planned.profile + ", ";
+    return "GPU " + std::to_string(planned.gpu) + " has no MIG device " + kind + planned.uuid;
   }
   return "";
 }
@@ -122,14 +121,18 @@ bool needs_gpus(const Placement& placement, const std::string& host) {
 
 std::string differences_from(const std::string& config, const std::vector<Gpu>& gpus) {
   const MigConfig wanted = read_mig_config(config);
-  std::string text;
-  for (const std::string& one : mig_differences(wanted, gpus)) {
-    text += (text.empty() ? "" : "; ") + one;
-  }
+  const std::string text = joined(mig_differences(wanted, gpus), "; ");
   return text.empty() ? "" : text + "; an administrator applies it: " + apply_command(wanted);
 }
 
 }  // namespace
+
+std::string address_elsewhere(const Placement& placement) {
+  for (const PlacedRank* rank : ranks_of(placement)) {
+    if (!is_this_machine(rank->address)) return rank->address;
+  }
+  return "";
+}
 
 SupportedLayouts supported_layouts(const std::vector<Layout>& layouts,
                                    const std::vector<Host>& hosts,
@@ -178,12 +181,10 @@ void require_mig_devices(const LaunchPlan& plan, const std::string& nvml_library
     }
     if (!layout.expect.mig_config) continue;
     const std::string place = plan.source + layout.source + "/expect/mig_config: ";
-    for (const PlacedJob& job : plan.placements[i].jobs) {
-      for (const PlacedRank& rank : job.ranks) {
-        if (is_this_machine(rank.address)) continue;
-        throw std::invalid_argument(place + "it can be checked on this machine alone, not on '" +
-                                    rank.address + "'");
-      }
+    const std::string other = address_elsewhere(plan.placements[i]);
+    if (!other.empty()) {
+      throw std::invalid_argument(place + "it can be checked on this machine alone, not on '" +
+                                  other + "'");
     }
     const std::string why = differences_from(*layout.expect.mig_config, gpus_by_bus(nvml_library));
     if (!why.empty()) throw NotSupported(place + why);

@@ -11,6 +11,9 @@
 
 namespace nearmetal {
 
+/// The address of the first rank that is not on this machine; empty: all are on it.
+std::string address_elsewhere(const Placement& placement);
+
 struct SupportedLayouts {
   std::vector<Layout> layouts;
   std::vector<UnsupportedArm> left_out;  // with the reason

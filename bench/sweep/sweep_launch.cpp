@@ -11,17 +11,16 @@
 #include "base/text.h"
 #include "bench/run/sweep_control.h"
 #include "bench/sweep/job_process.h"
+#include "models/probe.h"
 
 namespace nearmetal {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 // The time from the order to the start: enough for it to reach every host.
 constexpr double start_delay_seconds = 0.5;
-constexpr double least_silence_seconds = 5;  // of a rank that a busy machine keeps from speaking
-constexpr std::chrono::seconds stop_patience{20};  // to finish a step and tell what was measured
-constexpr double most_seconds_apart = 1;           // clocks of jobs that are to start at once
+constexpr double least_silence_seconds = 5;   // of a rank that a busy machine keeps from speaking
+constexpr double stop_patience_seconds = 20;  // to finish a step and tell what was measured
+constexpr double most_seconds_apart = 1;      // clocks of jobs that are to start at once
 
 std::string seconds_text(double seconds) { return significant(seconds, 3) + " s"; }
 
@@ -76,11 +75,14 @@ class RunningLaunch {
 
   void conduct() {
     if (stop_ != 0 && !stop_ordered_) {
-      stop_ordered_ = Clock::now();
+      stop_ordered_ = steady_seconds();
       order_all(stop_order);
     }
     const auto silent = [](const JobProcess& job) { return job.heartbeats().empty(); };
-    if (stop_ordered_ && (Clock::now() - *stop_ordered_ > stop_patience || all(silent))) end_all();
+    if (stop_ordered_ &&
+        (steady_seconds() - *stop_ordered_ > stop_patience_seconds || all(silent))) {
+      end_all();
+    }
     if (!started_ && all([](const JobProcess& job) { return job.ready(); })) {
       started_ = true;
       start_all();
@@ -153,23 +155,21 @@ class RunningLaunch {
   }
 
   void look_at_time(const JobProcess& job, const std::string& name) {
-    const double running = std::chrono::duration<double>(Clock::now() - begin_).count();
+    const double running = steady_seconds() - begin_;
     const Event progress = job.progress();
     // The proof comes after the last step.
     const bool first = progress.steps == 0 && progress.phase != RankPhase::proof;
-    const std::string where = place_of_standstill(job);
+    std::string why;
     if (running > limits_.job_seconds) {
-      fail(name + "took longer than " + seconds_text(limits_.job_seconds) + where,
-           ExitCode::timed_out);
+      why = "took longer than " + seconds_text(limits_.job_seconds);
     } else if (first && running > limits_.start_seconds) {
-      fail(name + "no step within " + seconds_text(limits_.start_seconds) + " of the start" + where,
-           ExitCode::timed_out);
+      why = "no step within " + seconds_text(limits_.start_seconds) + " of the start";
     } else if (job.seconds_without_step() > limits_.step_seconds) {
-      fail(name + "no step for " + seconds_text(limits_.step_seconds) + where, ExitCode::timed_out);
+      why = "no step for " + seconds_text(limits_.step_seconds);
     } else if (job.seconds_of_silence() > std::max(limits_.step_seconds, least_silence_seconds)) {
-      fail(name + "no sign of life for " + seconds_text(job.seconds_of_silence()) + where,
-           ExitCode::timed_out);
+      why = "no sign of life for " + seconds_text(job.seconds_of_silence());
     }
+    if (!why.empty()) fail(name + why + place_of_standstill(job), ExitCode::timed_out);
   }
 
   std::string progress() const {
@@ -195,9 +195,9 @@ class RunningLaunch {
   const ShowProgress& show_;
   std::vector<std::unique_ptr<JobFolder>> folders_;  // by job
   std::vector<std::unique_ptr<JobProcess>> jobs_;
-  Clock::time_point begin_ = Clock::now();
+  const double begin_ = steady_seconds();
   bool started_ = false, end_ordered_ = false;
-  std::optional<Clock::time_point> stop_ordered_;
+  std::optional<double> stop_ordered_;
   LaunchOutcome outcome_;
 };
 

@@ -8,7 +8,7 @@
 #include "bench/cli/output.h"
 #include "bench/run/rank_exchange.h"
 #include "bench/run/rank_report.h"
-#include "bench/sweep/other_work.h"
+#include "bench/sweep/sweep_runs.h"
 #include "models/networks/registry.h"
 #include "reports/compare/run_set.h"
 #include "reports/compare/scaling.h"
@@ -126,9 +126,15 @@ bool cannot_run(const LaunchOutcome& outcome) {
          outcome.failure_code == FailureCode::out_of_memory;
 }
 
-std::optional<Executable> executable_of(const LaunchPlan& plan, size_t layout) {
-  const auto found = plan.executables.find(layout);
-  return found == plan.executables.end() ? std::nullopt : std::optional(found->second);
+// Without runs.
+Arm arm_of(const LaunchPlan& plan, size_t layout) {
+  const Placement& placement = plan.placements.at(layout);
+  return {.name = placement.layout,
+          .kind = placement.kind,
+          .share = share_of(placement),
+          .executable = executable_of(plan, layout),
+          .grid = plan.file.layouts.at(layout).grid,
+          .runs = {}};
 }
 
 // Warns where the build that a layout names was replaced, and both were taken.
@@ -156,8 +162,7 @@ void label_scaling(Report& report) {
   RunSet set;
   add_runs(set, report, "this report");
   for (const ScalingPoint& point : scaling_of(set)) {
-    const auto arm = std::ranges::find_if(
-        report.arms, [&](const Arm& other) { return other.name == point.arm; });
+    const auto arm = std::ranges::find(report.arms, point.arm, &Arm::name);
     arm->scaling = point.scaling;
     arm->speedup = speedup_of(point);
   }
@@ -205,13 +210,8 @@ Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutco
   report.invocation.started_at = run.started_at;
   report.invocation.config_sha256 = config_sha256(report.invocation.config);
   report.invocation.origins = origins_of();
-  Arm arm;
-  arm.name = placement.layout;
-  arm.kind = placement.kind;
+  Arm arm = arm_of(plan, layout);
   arm.workloads = workloads;
-  arm.share = share_of(placement);
-  arm.executable = executable_of(plan, layout);
-  arm.grid = plan.file.layouts.at(layout).grid;
   if (arm.grid && cannot_run(outcome)) arm.unsupported = outcome.failure;
   arm.runs = {std::move(run)};
   report.arms = {std::move(arm)};
@@ -221,19 +221,13 @@ Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutco
 Report report_of_sweep(const LaunchPlan& plan, const std::map<size_t, std::string>& unsupported,
                        const std::vector<JournalEntry>& entries, Report report) {
   for (size_t i = 0; i < plan.placements.size(); ++i) {
-    Arm arm;
-    arm.name = plan.placements[i].layout;
-    arm.kind = plan.placements[i].kind;
-    arm.share = share_of(plan.placements[i]);
-    arm.executable = executable_of(plan, i);
-    arm.grid = plan.file.layouts.at(i).grid;
+    Arm arm = arm_of(plan, i);
     if (arm.kind != Kind::measured) report.kind = arm.kind;
     std::vector<const JournalEntry*> of_layout;
     for (const JournalEntry& entry : entries) {
       if (entry.layout == static_cast<int64_t>(i)) of_layout.push_back(&entry);
     }
-    std::ranges::sort(of_layout,
-                      [](const auto* a, const auto* b) { return a->repeat < b->repeat; });
+    std::ranges::sort(of_layout, {}, &JournalEntry::repeat);
     const auto measured = std::ranges::find_if(of_layout, [](const JournalEntry* entry) {
       return took_steps(entry->report.arms.at(0).runs.at(0));
     });

@@ -1,10 +1,10 @@
 #include "bench/sweep/sweep_runs.h"
 
 #include <algorithm>
+#include <functional>
+#include <variant>
 
 #include "base/text.h"
-#include "base/text_table.h"
-#include "bench/sweep/other_work.h"
 #include "reports/compare/run_set.h"
 #include "reports/document/warning_text.h"
 
@@ -12,6 +12,47 @@ namespace nearmetal {
 namespace {
 
 namespace fs = std::filesystem;
+
+std::string shown(const Setting&, bool value) { return value ? "on" : "off"; }
+std::string shown(const Setting& setting, const std::optional<LossScale>& scale) {
+  if (!scale) return "none";
+  return scale->dynamic ? "dynamic" : setting_text(setting, scale->initial);
+}
+template <class T>
+std::string shown(const Setting& setting, const T& value) {
+  return std::optional<std::string>(setting_text(setting, value)).value_or("none");
+}
+
+std::string differences(const RunConfig& before, const RunConfig& now,
+                        const std::function<bool(const Setting& setting)>& counts) {
+  std::vector<std::string> found;
+  for_each_setting([&](const Setting& setting, auto member) {
+    if (setting.decides == Decides::display || before.*member == now.*member) return;
+    if (!counts(setting)) return;
+    found.push_back(std::string(setting.name) + " " + shown(setting, now.*member) + " instead of " +
+                    shown(setting, before.*member));
+  });
+  return joined(found);
+}
+
+template <class T>
+bool is_known(const T&) {
+  return true;
+}
+template <class T>
+bool is_known(const std::optional<T>& value) {
+  return value.has_value();
+}
+
+// Whether the value that is asked for says what a job must have done.
+bool is_settled(const RunConfig& asked, const Setting& setting) {
+  const auto is = [&](SettingMember member) { return setting.member == member; };
+  if (is(&RunConfig::device) || is(&RunConfig::gpu) || is(&RunConfig::ranks)) return false;
+  if (is(&RunConfig::batch) && asked.batch == largest_that_fits) return false;
+  if (is(&RunConfig::all_reduce) && asked.all_reduce == AllReduceKind::automatic) return false;
+  if (is(&RunConfig::threads) && asked.threads == 0) return false;
+  return std::visit([&](auto member) { return is_known(asked.*member); }, setting.member);
+}
 
 std::string journal_name(const fs::path& report) { return report.string() + "l"; }
 
@@ -24,12 +65,15 @@ bool holds_journal(const fs::path& report) {
 }
 
 Journal opened(const ResumeOptions& options, const fs::path& report, bool replace,
-               const JournalOrigin& origin, std::vector<JournalEntry>& entries,
-               std::vector<Warning>& warnings) {
-  if (options.journal) {
-    return Journal::resume(*options.journal, origin, options.any_build, entries, warnings);
+               const JournalOrigin& origin, const Terminal& terminal,
+               std::vector<JournalEntry>& entries) {
+  if (!options.journal) {
+    return Journal::create(journal_name(report), origin, replace && holds_journal(report));
   }
-  return Journal::create(journal_name(report), origin, replace && holds_journal(report));
+  std::vector<Warning> warnings;
+  Journal journal = Journal::resume(*options.journal, origin, options.any_build, entries, warnings);
+  for (const Warning& warning : warnings) terminal.remark("warning: " + told_text(warning));
+  return journal;
 }
 
 bool is_unsupported(const JournalEntry& entry) {
@@ -65,14 +109,26 @@ std::vector<RunConfig> work_of(const JournalEntry& entry) {
 
 }  // namespace
 
+bool took_steps(const Run& run) {
+  return !run.ranks.empty() && !run.ranks.front().step_seconds.empty();
+}
+
+std::string other_work(const RunConfig& before, const RunConfig& now) {
+  return differences(before, now, [](const Setting&) { return true; });
+}
+
+std::string other_work(const Workload& asked, const Report& job) {
+  if (!took_steps(job.arms.at(0).runs.at(0))) return "";
+  return differences(asked.config, job.invocation.config, [&](const Setting& setting) {
+    return is_settled(asked.config, setting) && asked.is_given(setting.name);
+  });
+}
+
 SweepRuns::SweepRuns(const ResumeOptions& options, const fs::path& report, bool replace,
                      const JournalOrigin& origin, const Terminal& terminal)
-    : options_(options), terminal_(terminal), journal_([&] {
-        std::vector<Warning> warnings;
-        Journal journal = opened(options, report, replace, origin, entries_, warnings);
-        for (const Warning& warning : warnings) terminal.remark("warning: " + told_text(warning));
-        return journal;
-      }()) {
+    : options_(options),
+      terminal_(terminal),
+      journal_(opened(options, report, replace, origin, terminal, entries_)) {
   if (!options.journal) return;
   const int64_t all = std::ssize(entries_);
   const auto failed =
@@ -114,7 +170,7 @@ ExitCode SweepRuns::add(JournalEntry entry, bool cut_short) {
   try {
     journal_.append(entries_.back());
   } catch (const OutputError& error) {
-    tell(error.what());
+    terminal_.error(error.what());
     return ExitCode::output_failed;
   }
   return ExitCode::ok;
@@ -128,10 +184,11 @@ bool SweepRuns::is_of_another_build(const JournalEntry& entry) const {
     return program_of(earlier) == program_of(entry) && tool_of(earlier) && tool_of(earlier) != tool;
   });
   if (options_.any_build || !tool || other == entries_.end()) return false;
-  tell("run " + std::to_string(entry.repeat) + " of " + entry.report.arms.at(0).name +
-       " was of another build of nearmetal (" + builds_text({*tool}, {*tool_of(*other)}) +
-       ") than those before (" + builds_text({*tool_of(*other)}, {*tool}) +
-       ") and is dropped: --allow-other-build takes both");
+  terminal_.error("run " + std::to_string(entry.repeat) + " of " + entry.report.arms.at(0).name +
+                  " was of another build of nearmetal (" +
+                  builds_text({*tool}, {*tool_of(*other)}) + ") than those before (" +
+                  builds_text({*tool_of(*other)}, {*tool}) +
+                  ") and is dropped: --allow-other-build takes both");
   return true;
 }
 
@@ -164,10 +221,6 @@ void SweepRuns::pin_all_reduce(LaunchPlan& plan, size_t layout) const {
   for (auto& [job, workload] : plan.job_workloads) {
     if (job.first == layout) pin(workload);
   }
-}
-
-void SweepRuns::tell(const std::string& text) const {
-  terminal_.err << "nearmetal: " << printable(text) << std::endl;
 }
 
 void SweepRuns::remove_journal() const {

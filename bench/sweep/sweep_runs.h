@@ -1,4 +1,5 @@
-// The runs of a sweep so far, and the journal that holds them.
+// The runs of a sweep so far and the journal that holds them; whether their jobs did the work that
+// they were started for.
 #pragma once
 
 #include <filesystem>
@@ -10,9 +11,22 @@
 #include "bench/cli/output.h"
 #include "comm/launch/launch_plan.h"
 #include "comm/layout/placement.h"
+#include "reports/document/settings.h"
+#include "reports/document/types.h"
 #include "reports/json/journal_json.h"
 
 namespace nearmetal {
+
+/// Whether a run took steps. Before, not all that its job settles is settled.
+bool took_steps(const Run& run);
+
+/// "batch 4 instead of 2, seed 7 instead of 1": the settings that config_sha256() tells apart.
+/// Empty: none.
+std::string other_work(const RunConfig& before, const RunConfig& now);
+
+/// The same of what a job was asked for and did: of what was chosen, as the program of a layout may
+/// have other defaults, but for what each rank, or the job itself, settles (--batch auto).
+std::string other_work(const Workload& asked, const Report& job);
 
 struct ResumeOptions {
   std::optional<std::string> journal;  // to go on with
@@ -57,7 +71,6 @@ class SweepRuns {
 
  private:
   bool is_of_another_build(const JournalEntry& entry) const;
-  void tell(const std::string& text) const;
 
   const ResumeOptions& options_;
   const Terminal& terminal_;

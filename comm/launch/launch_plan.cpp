@@ -3,16 +3,12 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <iterator>
-#include <map>
 #include <set>
-#include <span>
-#include <utility>
 
 #include "base/text.h"
 #include "comm/layout/shell_text.h"
 #include "comm/layout/short_form.h"
-#include "reports/document/settings.h"
+#include "models/probe.h"
 #include "reports/json/json.h"
 
 namespace nearmetal {
@@ -39,8 +35,8 @@ std::string hosts_of(const PlacedJob& job) {
   return hosts;
 }
 
-void append(std::vector<std::string>& command, std::initializer_list<std::string> words) {
-  command.insert(command.end(), words);
+void append(std::vector<std::string>& command, const std::vector<std::string>& words) {
+  command.insert(command.end(), words.begin(), words.end());
 }
 
 void append_global(std::vector<std::string>& command, const PlacedJob& job,
@@ -223,14 +219,24 @@ std::vector<std::string> launch_command(const PlacedJob& job, const Launcher& la
   const bool alike = std::ranges::count(words, words.front()) == std::ssize(words);
   const OwnWords& around =
       alike ? words.front() : OwnWords{{"sh", "-c", choice_by_rank(words), "sh"}, {}};
-  const auto add = [&](const std::vector<std::string>& part) {
-    command.insert(command.end(), part.begin(), part.end());
-  };
-  add(around.before);
-  command.push_back(launcher.program.value_or("nearmetal"));
-  add(run_arguments);
-  add(around.behind);
+  append(command, around.before);
+  append(command, {launcher.program.value_or("nearmetal")});
+  append(command, run_arguments);
+  append(command, around.behind);
   return command;
+}
+
+std::vector<const PlacedRank*> ranks_of(const Placement& placement) {
+  std::vector<const PlacedRank*> ranks;
+  for (const PlacedJob& job : placement.jobs) {
+    for (const PlacedRank& rank : job.ranks) ranks.push_back(&rank);
+  }
+  return ranks;
+}
+
+std::optional<Executable> executable_of(const LaunchPlan& plan, size_t layout) {
+  const auto found = plan.executables.find(layout);
+  return found == plan.executables.end() ? std::nullopt : std::optional(found->second);
 }
 
 const Workload& workload_of(const LaunchPlan& plan, size_t layout, size_t job) {
@@ -327,9 +333,7 @@ int64_t most_ranks_on_a_host(const LaunchPlan& plan) {
   int64_t most = 1;
   for (const Placement& placement : plan.placements) {
     std::map<std::string, int64_t> ranks;
-    for (const PlacedJob& job : placement.jobs) {
-      for (const PlacedRank& rank : job.ranks) most = std::max(most, ++ranks[rank.host]);
-    }
+    for (const PlacedRank* rank : ranks_of(placement)) most = std::max(most, ++ranks[rank->host]);
   }
   return most;
 }
@@ -337,9 +341,7 @@ int64_t most_ranks_on_a_host(const LaunchPlan& plan) {
 std::vector<Host> hosts_taken(const LaunchPlan& plan) {
   std::set<std::string> names;
   for (const Placement& placement : plan.placements) {
-    for (const PlacedJob& job : placement.jobs) {
-      for (const PlacedRank& rank : job.ranks) names.insert(rank.host);
-    }
+    for (const PlacedRank* rank : ranks_of(placement)) names.insert(rank->host);
   }
   std::vector<Host> hosts = plan.file.hosts;
   std::erase_if(hosts, [&](const Host& host) { return !names.contains(host.name); });
@@ -347,20 +349,20 @@ std::vector<Host> hosts_taken(const LaunchPlan& plan) {
 }
 
 void TimeLeft::begin_run(int64_t left) {
-  begin_ = Clock::now();
+  begin_ = steady_seconds();
   left_ = left;
 }
 
 void TimeLeft::end_run() {
-  finished_ += Clock::now() - begin_;
+  finished_ += steady_seconds() - begin_;
   ++runs_;
 }
 
 // A run that takes longer than those before may end at any time.
 std::string TimeLeft::text() const {
   if (runs_ == 0) return "";
-  const double mean = finished_.count() / static_cast<double>(runs_);
-  const double running = std::chrono::duration<double>(Clock::now() - begin_).count();
+  const double mean = finished_ / static_cast<double>(runs_);
+  const double running = steady_seconds() - begin_;
   const double behind_it = mean * static_cast<double>(left_ - 1);
   return ", about " + duration_text(std::max(mean - running, 0.0) + behind_it) + " left";
 }

@@ -2,7 +2,6 @@
 // how long it takes.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -45,6 +44,12 @@ struct LaunchPlan {
   std::vector<UnsupportedArm> unsupported{};
   std::string source{};  // "FILE: " where layouts come from one, for messages
 };
+
+/// Those of all jobs.
+std::vector<const PlacedRank*> ranks_of(const Placement& placement);
+
+/// The build that a layout names, as it was when the plan was made.
+std::optional<Executable> executable_of(const LaunchPlan& plan, size_t layout);
 
 /// The workload of a job of a layout, both by their indices.
 const Workload& workload_of(const LaunchPlan& plan, size_t layout, size_t job);
@@ -114,10 +119,8 @@ class TimeLeft {
   std::string text() const;
 
  private:
-  using Clock = std::chrono::steady_clock;
-
-  Clock::time_point begin_;
-  std::chrono::duration<double> finished_{};  // all runs together
+  double begin_ = 0;     // of a run, by steady_seconds()
+  double finished_ = 0;  // seconds of all runs together
   int64_t runs_ = 0;
   int64_t left_ = 0;
 };

@@ -5,11 +5,9 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
-#include <sstream>
 
 #include "base/text.h"
 #include "base/text_table.h"
-#include "comm/launch/launch_plan.h"
 #include "comm/layout/peer_rules.h"
 #include "comm/layout/shell_text.h"
 #include "reports/document/settings.h"
@@ -137,12 +135,6 @@ void print_layout(std::ostream& out, const LaunchPlan& plan, size_t index) {
   out << "\n";
 }
 
-bool names_have_commas(const LaunchPlan& plan) {
-  return std::ranges::any_of(plan.placements, [](const Placement& placement) {
-    return placement.layout.find(',') != placement.layout.npos;
-  });
-}
-
 // The most names, or repeats, that are listed: a large grid would fill screens with them.
 constexpr size_t longest_list = 20;
 
@@ -151,14 +143,6 @@ std::string folded(std::vector<std::string> names, const std::string& separator)
   const size_t left_out = names.size() - longest_list;
   names.resize(longest_list);
   return joined(names, separator) + separator + std::to_string(left_out) + " more";
-}
-
-void print_summary(std::ostream& out, const LaunchPlan& plan) {
-  if (!plan.file.grid.axes.empty()) {
-    print_line(out, "grid on each layout: " + grid_text(plan.file.grid));
-  }
-  print_line(out, planned_time_text(planned_time(plan, plan.launches)), "estimated duration: ");
-  out << "\n";
 }
 
 void print_order(std::ostream& out, const LaunchPlan& plan) {
@@ -172,7 +156,10 @@ void print_order(std::ostream& out, const LaunchPlan& plan) {
   for (const Launch& launch : plan.launches) {
     layouts_of_repeats[launch.repeat].push_back(plan.placements[launch.layout].layout);
   }
-  const char* separator = names_have_commas(plan) ? "; " : ", ";
+  const bool names_have_commas = std::ranges::any_of(plan.placements, [](const Placement& one) {
+    return one.layout.find(',') != one.layout.npos;
+  });
+  const char* separator = names_have_commas ? "; " : ", ";
   size_t left = longest_list;
   for (const auto& [repeat, layouts] : layouts_of_repeats) {
     if (left-- == 0) break;
@@ -182,10 +169,9 @@ void print_order(std::ostream& out, const LaunchPlan& plan) {
     out << "  " << layouts_of_repeats.size() - longest_list << " more repeats: --format json\n";
   }
   const TimeLimits& limits = plan.file.limits;
-  std::ostringstream text;
-  text << "limits: start " << limits.start_seconds << " s, step " << limits.step_seconds
-       << " s, job " << limits.job_seconds << " s";
-  print_line(out, text.str());
+  print_line(out, "limits: start " + shortest(limits.start_seconds, 6) + " s, step " +
+                      shortest(limits.step_seconds, 6) + " s, job " +
+                      shortest(limits.job_seconds, 6) + " s");
 }
 
 constexpr const char* shebang = "#!/usr/bin/env bash\n";
@@ -256,7 +242,7 @@ std::string all_reports(const LaunchPlan& plan) {
   std::string text;
   for (const Launch& launch : plan.launches) {
     const std::string repeat = std::to_string(launch.repeat);
-    for (size_t job = 0; job < commands_of(plan, launch.layout).size(); ++job) {
+    for (size_t job = 0; job < plan.placements[launch.layout].jobs.size(); ++job) {
       text += " \\\n  " + shell_quoted(report_name(plan, launch.layout, repeat, job));
     }
   }
@@ -287,7 +273,11 @@ std::string slurm_time(const LaunchPlan& plan) {
 }  // namespace
 
 void print_plan(std::ostream& out, const LaunchPlan& plan) {
-  print_summary(out, plan);
+  if (!plan.file.grid.axes.empty()) {
+    print_line(out, "grid on each layout: " + grid_text(plan.file.grid));
+  }
+  print_line(out, planned_time_text(planned_time(plan, plan.launches)), "estimated duration: ");
+  out << "\n";
   for (size_t i = 0; i < plan.placements.size(); ++i) print_layout(out, plan, i);
   for (const UnsupportedArm& arm : plan.unsupported) print_line(out, unsupported_text(arm));
   print_order(out, plan);
@@ -320,6 +310,7 @@ std::string slurm_script(const LaunchPlan& plan) {
   }
   return text + script_body(plan);
 }
+
 namespace json {
 namespace {
 
@@ -363,35 +354,6 @@ void fields(Archive& field, PlannedMig& mig) {
   field("uuid", mig.uuid);
   field("profile", mig.profile, "Empty: not known");
 }
-
-}  // namespace
-
-void fields(Archive& field, PlacedRank& rank) {
-  field.type("rank");
-  field("rank", rank.rank, at_least(0));
-  field("host", rank.host);
-  field("address", rank.address);
-  field("vm", rank.vm, at_least(0), "Emulated VM, counted on each host; null where none is");
-  field("gpu", rank.gpu, at_least(0), "Index on the host; null: on CPUs");
-  field("visible_gpu", rank.visible_gpu, at_least(0), "Index among the GPUs that the rank sees");
-  field("cpus", rank.cpus, "CPUs that it may use; empty: not limited");
-  field("variables", rank.variables, "Environment variables that are set for this rank");
-  field.optional("mig", mig_of(rank), "The part of the GPU that it has; not there: all of it");
-}
-
-void fields(Archive& field, UnsupportedArm& arm) {
-  field.type("unsupported_arm");
-  field("name", arm.name);
-  field("reason", arm.reason);
-}
-
-void fields(Archive& field, Launch& launch) {
-  field.type("launch");
-  field("layout", launch.layout, at_least(0), "Index into layouts");
-  field("repeat", launch.repeat, at_least(1));
-}
-
-namespace {
 
 void fields(Archive& field, PlannedJob& job) {
   field.type("job");
@@ -443,23 +405,14 @@ void fields(Archive& field, PlanDocument& plan) {
       "count nothing");
 }
 
-}  // namespace
-}  // namespace json
-
-namespace {
-
-using json::Json;
-
-json::PlannedLayout planned_layout(const LaunchPlan& plan, size_t index) {
+PlannedLayout planned_layout(const LaunchPlan& plan, size_t index) {
   const Placement& placement = plan.placements[index];
   const auto commands = commands_of(plan, index);
-  json::PlannedLayout layout{.name = placement.layout, .kind = to_string(placement.kind)};
+  PlannedLayout layout{.name = placement.layout, .kind = to_string(placement.kind)};
   if (placement.share()) layout.share = placement.share()->mode;
   layout.grid = plan.file.layouts[index].grid;
   layout.chosen = choices_of(plan, index);
-  if (const auto found = plan.executables.find(index); found != plan.executables.end()) {
-    layout.executable = found->second;
-  }
+  layout.executable = executable_of(plan, index);
   for (size_t job = 0; job < placement.jobs.size(); ++job) {
     layout.jobs.push_back({placement.jobs[job].ranks, commands[job]});
   }
@@ -468,8 +421,35 @@ json::PlannedLayout planned_layout(const LaunchPlan& plan, size_t index) {
 
 }  // namespace
 
+void fields(Archive& field, PlacedRank& rank) {
+  field.type("rank");
+  field("rank", rank.rank, at_least(0));
+  field("host", rank.host);
+  field("address", rank.address);
+  field("vm", rank.vm, at_least(0), "Emulated VM, counted on each host; null where none is");
+  field("gpu", rank.gpu, at_least(0), "Index on the host; null: on CPUs");
+  field("visible_gpu", rank.visible_gpu, at_least(0), "Index among the GPUs that the rank sees");
+  field("cpus", rank.cpus, "CPUs that it may use; empty: not limited");
+  field("variables", rank.variables, "Environment variables that are set for this rank");
+  field.optional("mig", mig_of(rank), "The part of the GPU that it has; not there: all of it");
+}
+
+void fields(Archive& field, UnsupportedArm& arm) {
+  field.type("unsupported_arm");
+  field("name", arm.name);
+  field("reason", arm.reason);
+}
+
+void fields(Archive& field, Launch& launch) {
+  field.type("launch");
+  field("layout", launch.layout, at_least(0), "Index into layouts");
+  field("repeat", launch.repeat, at_least(1));
+}
+
+}  // namespace json
+
 std::string plan_schema() {
-  Json schema = json::SchemaWriter::document(json::PlanDocument{}, "Plan of nearmetal");
+  json::Json schema = json::SchemaWriter::document(json::PlanDocument{}, "Plan of nearmetal");
   for (const auto& [type, list] :
        {std::pair{"layout", "jobs"}, {"job", "ranks"}, {"job", "command"}}) {
     schema["$defs"][type]["properties"][list]["minItems"] = 1;
@@ -484,7 +464,7 @@ std::string plan_json(const LaunchPlan& plan) {
                               .limits = {plan.file.limits},
                               .estimated_seconds = planned_time(plan, plan.launches).seconds()};
   for (size_t i = 0; i < plan.placements.size(); ++i) {
-    document.layouts.push_back(planned_layout(plan, i));
+    document.layouts.push_back(json::planned_layout(plan, i));
   }
   return json::lines_of(document);
 }

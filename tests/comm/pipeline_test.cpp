@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/run/rank_pipeline.h"
+#include "bench/run/rank_exchange.h"
 #include "comm/join_ranks.h"
 #include "models/networks/registry.h"
 #include "models/pipeline_cuts.h"

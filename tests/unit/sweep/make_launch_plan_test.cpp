@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <sstream>
 
-#include "bench/sweep/shipped_layouts.h"
 #include "comm/launch/launch_plan_text.h"
 #include "reports/json/json.h"
 #include "reports/json/json_writer.h"

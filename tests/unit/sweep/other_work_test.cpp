@@ -1,10 +1,9 @@
-#include "bench/sweep/other_work.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "bench/run/defaults.h"
 #include "bench/sweep/sweep_report.h"
+#include "bench/sweep/sweep_runs.h"
 #include "tests/support/sample_hosts.h"
 #include "tests/support/sample_report.h"
 

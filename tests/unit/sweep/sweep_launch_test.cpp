@@ -17,7 +17,7 @@
 #include <thread>
 
 #include "bench/run/sweep_control.h"
-#include "bench/sweep/job_folder.h"
+#include "bench/sweep/job_process.h"
 #include "reports/json/event_json.h"
 #include "tests/support/sample_report.h"
 #include "tests/support/temporary_folder.h"
