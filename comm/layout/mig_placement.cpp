@@ -4,10 +4,10 @@
 #include <cstdlib>
 #include <map>
 #include <set>
-#include <stdexcept>
 #include <tuple>
 
 #include "base/errors.h"
+#include "base/text.h"
 #include "comm/layout/gpu_profiles.h"
 
 namespace nearmetal {
@@ -20,11 +20,11 @@ const Host& host_named(const std::vector<Host>& hosts, const std::string& name) 
 }
 
 std::string listed_profiles(const Host& host, int64_t gpu) {
-  std::string names;
+  std::vector<std::string> names;
   for (const MigDevice& device : host.mig) {
-    if (device.gpu == gpu) names += (names.empty() ? "" : ", ") + profile_or_uuid(device);
+    if (device.gpu == gpu) names.push_back(profile_or_uuid(device));
   }
-  return names.empty() ? "none" : names;
+  return names.empty() ? "none" : joined(names);
 }
 
 // Compute slices, then gigabytes: "3g.71gb" is larger than "1g.35gb".
@@ -34,7 +34,6 @@ std::pair<int64_t, int64_t> size_of(const std::string& profile) {
   return {profile[slices - 1] - '0', std::atoll(profile.c_str() + slices + 2)};
 }
 
-// The MIG device that one rank asks for.
 struct DeviceRequest {
   size_t job = 0;
   size_t rank = 0;
@@ -79,14 +78,14 @@ class MigTaker {
     if (share.instance) require_free(request);
     if (nothing_known && share.instance) return {request.gpu, *share.instance, ""};
     if (nothing_known) {
-      throw std::invalid_argument(request.place + ": '" + request.host->name +
-                                  "' is not this machine: list its MIG devices (\"mig\" of the "
-                                  "host), or name the job's \"instance\"");
+      refuse(request.place, "'" + request.host->name +
+                                "' is not this machine: list its MIG devices (\"mig\" of the "
+                                "host), or name the job's \"instance\"");
     }
     if (share.profile) {
       const std::string why =
           no_such_profile(*share.profile, gpu_facts(*request.host, request.gpu).name);
-      if (!why.empty()) throw std::invalid_argument(request.place + "/profile: " + why);
+      if (!why.empty()) refuse(request.place + "/profile", why);
     }
     for (const MigDevice& device : there) {
       if (device.gpu != request.gpu || booked_.contains(device.uuid)) continue;
@@ -103,8 +102,7 @@ class MigTaker {
       return &other != &request && other.share->instance == request.share->instance;
     });
     if (!again) return;
-    throw std::invalid_argument(request.place + "/instance: another job has " +
-                                *request.share->instance + ", too");
+    refuse(request.place + "/instance", "another job has " + *request.share->instance + ", too");
   }
 
   std::string missing(const DeviceRequest& request) const {
