@@ -84,15 +84,15 @@ void list_probes(const std::vector<Probe>& probes, std::ostream& out) {
   for (const Probe& probe : probes) print_line(out, probe.name + ": " + probe.work);
 }
 
-// `ceilings`: to be measured for the kernels of a step; null: not needed.
-std::vector<Probe> chosen_probes(const std::vector<std::string>& patterns,
-                                 const std::vector<Pattern>& expressions, PreparedDevice& device,
-                                 World& world, const Terminal& terminal, Ceilings* ceilings) {
+// Kernels of a step are timed beside ceilings, which are measured for them.
+std::vector<Probe> chosen_probes(const MicroForm& form, const std::vector<Pattern>& expressions,
+                                 PreparedDevice& device, World& world, const Terminal& terminal,
+                                 Ceilings& ceilings) {
   const std::vector<Probe> machine = find_probes(device, world);
   std::vector<Probe> chosen = choose(machine, expressions);
-  if (std::ranges::any_of(patterns, names_step)) {
+  if (std::ranges::any_of(form.patterns, names_step)) {
     if (world.size() > 1) throw std::invalid_argument("PROBE: those of a step are of one rank");
-    if (ceilings != nullptr) *ceilings = measured_ceilings(machine, device);
+    if (!form.list) ceilings = measured_ceilings(machine, device);
     std::ranges::move(choose(find_step_probes(device, terminal), expressions),
                       std::back_inserter(chosen));
   }
@@ -117,8 +117,7 @@ ExitCode time_on_rank(const MicroForm& form, const Context& context, World& worl
                         .seconds = form.seconds,
                         .collective = world.size() > 1};
   const std::vector<Probe> probes =
-      chosen_probes(form.patterns, expressions, *device, world, terminal,
-                    form.list ? nullptr : &options.ceilings);
+      chosen_probes(form, expressions, *device, world, terminal, options.ceilings);
   if (form.list) {
     if (world.rank() == 0) list_probes(probes, terminal.out);
     return ExitCode::ok;

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <stdexcept>

@@ -1,4 +1,3 @@
-#include <sstream>
 #include <stdexcept>
 
 #include "base/errors.h"

@@ -21,7 +21,7 @@
 #include "bench/sweep/supported_layouts.h"
 #include "comm/launch/launch_plan_text.h"
 #include "comm/launch/mpi_job_yaml.h"
-#include "comm/layout/fraction_layouts.h"
+#include "comm/layout/gpu_shares.h"
 #include "comm/layout/layout.h"
 #include "comm/layout/layout_json.h"
 #include "comm/layout/short_form.h"

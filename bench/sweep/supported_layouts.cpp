@@ -7,7 +7,6 @@
 #include "bench/sweep/hosts_found.h"
 #include "bench/sweep/mps_daemon.h"
 #include "comm/layout/mig_config.h"
-#include "comm/layout/mig_placement.h"
 
 namespace nearmetal {
 namespace {

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
-#include <map>
 #include <stdexcept>
-#include <string_view>
 #include <utility>
 
 #include "base/text.h"
