@@ -223,9 +223,6 @@ Command make_command(const std::string& name, const std::string& help, const std
   return {name, help, examples, declare_and_bind, {}, nullptr};
 }
 
-/// The form of a command that takes no options.
-struct NoForm {};
-
 /// A command that is nothing without one of `commands`, which have the same examples. `which`: what
 /// its refusal lists, such as "add or list".
 Command make_group(const std::string& name, const std::string& help, const std::string& examples,

@@ -23,7 +23,6 @@ namespace {
 constexpr int usual_columns = 80;
 constexpr const char* clear_line = "\r\033[K";
 
-// The width of the terminal behind a descriptor, as it is now.
 std::optional<int> columns_of(int descriptor) {
   winsize size{};
   const bool known = ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
@@ -102,10 +101,6 @@ std::vector<std::string> files_read_by(const RunConfig& config) {
     if (file) files.push_back(*file);
   }
   return files;
-}
-
-void require_writable(const Destination& destination) {
-  if (destination.file) require_writable(*destination.file, destination.replace);
 }
 
 void write_report_file(const std::filesystem::path& file, const std::string& text, bool replace,

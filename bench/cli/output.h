@@ -28,6 +28,9 @@ struct Terminal {
   void remark(const std::string& text) const {
     if (!quiet) err << printable(text) << std::endl;
   }
+  void remark(const std::vector<std::string>& lines) const {
+    for (const std::string& line : lines) remark(line);
+  }
   /// A line that is printed even where no remarks are.
   void error(const std::string& text) const {
     err << "nearmetal: " << printable(text) << std::endl;
@@ -61,9 +64,6 @@ Destination choose_destination(const RunConfig& config);
 
 /// The files that a run with these settings reads.
 std::vector<std::string> files_read_by(const RunConfig& config);
-
-/// Throws OutputError before a run that could not be kept.
-void require_writable(const Destination& destination);
 
 /// Writes the text of a report to `file`, or where that fails, among the temporary files under
 /// `other_name`, so that nothing that was measured is lost. Throws OutputError in both cases: it

@@ -47,7 +47,6 @@ void shorten_path() {
   kept.empty() ? unsetenv("PATH") : setenv("PATH", kept.c_str(), 1);
 }
 
-// The age of this process, by the kernel.
 std::optional<double> age_seconds() {
   const auto process = process_stat("/proc/self/stat");
   timespec now{};

@@ -31,7 +31,6 @@ GpuShare gpu_part_of(const std::string& flag, const std::string& text) {
   return part;
 }
 
-// The value that the option takes, as help shows it.
 template <class T>
 std::string value_shown(const Setting& setting) {
   if (*setting.value != '\0') return setting.value;
@@ -56,9 +55,7 @@ OptionSpec& add_option(Options& options, const Setting& setting, T& member) {
   }
 }
 
-// The options of `run` that say what a rank must find.
 void add_expect_options(Options& options, Expected& expected) {
-  // A text of this form.
   const auto like = [](bool (*takes)(const std::string& text), const char* form) {
     return [=](const std::string& flag, const std::string& text) {
       if (!takes(text)) throw std::invalid_argument(flag + " takes " + form);

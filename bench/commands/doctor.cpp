@@ -63,10 +63,9 @@ void print_tables(std::ostream& out, const Environment& machine) {
 
 std::string layout_file(const std::string& word) {
   if (!looks_like_short_form(word)) return layout_place(word);
-  throw std::invalid_argument(word +
-                              ": doctor takes a layout file or the name of a shipped one; "
-                              "`nearmetal plan '" +
-                              word + "'` says whether this machine has room for it");
+  throw std::invalid_argument(
+      word + ": doctor takes a layout file or the name of a shipped one; `nearmetal plan '" + word +
+      "'` says whether this machine has room for it");
 }
 
 ExitCode run_doctor(const DoctorForm& form, const Context& context) {

@@ -78,7 +78,6 @@ State initial_state(const Graph& graph, const RunRequest& request) {
   return state;
 }
 
-// The logits that the trained network computes for the same images.
 std::vector<float> evaluated_logits(const PreparedDevice& device, const Training& training,
                                     const Terminal& terminal) {
   PreparedDevice evaluation = device;

@@ -1,6 +1,7 @@
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/errors.h"
@@ -170,10 +171,12 @@ ExitCode print_version(const Terminal& terminal) {
 }
 
 Command version_command() {
-  return make_command<NoForm>(
+  return make_command<std::monostate>(
       "version", "Print the versions of the program and its libraries", version_examples,
-      [](Options&, NoForm&) {},
-      [](const NoForm&, const Context& context) { return print_version(context.terminal); });
+      [](Options&, std::monostate&) {},
+      [](const std::monostate&, const Context& context) {
+        return print_version(context.terminal);
+      });
 }
 
 Command schema_command() {

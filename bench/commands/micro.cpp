@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include "base/pattern.h"
@@ -47,35 +48,25 @@ void add_micro_options(Options& options, MicroForm& form) {
   options.toggle("--json", form.json, "print JSON, on stdout");
 }
 
-class Filter {
- public:
-  explicit Filter(const std::vector<std::string>& patterns) {
-    for (const std::string& pattern : patterns) {
-      asks_for_step_ |= pattern.starts_with("step") || pattern.starts_with("^step");
-      try {
-        expressions_.emplace_back(pattern);
-      } catch (const std::invalid_argument& error) {
-        throw std::invalid_argument(std::string("PROBE: ") + error.what());
-      }
-    }
-  }
+std::vector<Pattern> expressions_of(const std::vector<std::string>& patterns) try {
+  return {patterns.begin(), patterns.end()};
+} catch (const std::invalid_argument& error) {
+  throw std::invalid_argument(std::string("PROBE: ") + error.what());
+}
 
-  // Preparing a step takes seconds: only where it was named.
-  bool asks_for_step() const { return asks_for_step_; }
+// Preparing a step takes seconds: only where it was named.
+bool names_step(const std::string& pattern) {
+  return pattern.starts_with("step") || pattern.starts_with("^step");
+}
 
-  std::vector<Probe> choose(std::vector<Probe> probes) const {
-    if (expressions_.empty()) return probes;
-    std::erase_if(probes, [&](const Probe& probe) {
-      return std::ranges::none_of(
-          expressions_, [&](const Pattern& expression) { return expression.is_in(probe.name); });
-    });
-    return probes;
-  }
-
- private:
-  bool asks_for_step_ = false;
-  std::vector<Pattern> expressions_;
-};
+std::vector<Probe> choose(std::vector<Probe> probes, const std::vector<Pattern>& expressions) {
+  if (expressions.empty()) return probes;
+  std::erase_if(probes, [&](const Probe& probe) {
+    return std::ranges::none_of(
+        expressions, [&](const Pattern& expression) { return expression.is_in(probe.name); });
+  });
+  return probes;
+}
 
 Ceilings measured_ceilings(const std::vector<Probe>& probes, const PreparedDevice& device) {
   const auto best = [&](const std::string& name, auto amount) {
@@ -93,17 +84,17 @@ void list_probes(const std::vector<Probe>& probes, std::ostream& out) {
   for (const Probe& probe : probes) print_line(out, probe.name + ": " + probe.work);
 }
 
-// `ceilings`: to be measured for the kernels of a step; null: not needed.
-std::vector<Probe> chosen_probes(const Filter& filter, PreparedDevice& device, World& world,
-                                 const Terminal& terminal, Ceilings* ceilings) {
+// Kernels of a step are timed beside ceilings, which are measured for them.
+std::vector<Probe> chosen_probes(const MicroForm& form, const std::vector<Pattern>& expressions,
+                                 PreparedDevice& device, World& world, const Terminal& terminal,
+                                 Ceilings& ceilings) {
   const std::vector<Probe> machine = find_probes(device, world);
-  std::vector<Probe> chosen = filter.choose(machine);
-  if (filter.asks_for_step()) {
+  std::vector<Probe> chosen = choose(machine, expressions);
+  if (std::ranges::any_of(form.patterns, names_step)) {
     if (world.size() > 1) throw std::invalid_argument("PROBE: those of a step are of one rank");
-    if (ceilings != nullptr) *ceilings = measured_ceilings(machine, device);
-    for (Probe& probe : filter.choose(find_step_probes(device, terminal))) {
-      chosen.push_back(std::move(probe));
-    }
+    if (!form.list) ceilings = measured_ceilings(machine, device);
+    std::ranges::move(choose(find_step_probes(device, terminal), expressions),
+                      std::back_inserter(chosen));
   }
   if (!chosen.empty()) return chosen;
   throw std::invalid_argument(
@@ -114,7 +105,7 @@ std::vector<Probe> chosen_probes(const Filter& filter, PreparedDevice& device, W
 ExitCode time_on_rank(const MicroForm& form, const Context& context, World& world) {
   Terminal terminal = context.terminal;
   terminal.quiet = form.request.config.quiet || world.rank() > 0;
-  const Filter filter(form.patterns);
+  const std::vector<Pattern> expressions = expressions_of(form.patterns);
   if (form.request.config.batch == largest_that_fits) {
     throw std::invalid_argument("--batch auto is for run; give micro a number");
   }
@@ -126,7 +117,7 @@ ExitCode time_on_rank(const MicroForm& form, const Context& context, World& worl
                         .seconds = form.seconds,
                         .collective = world.size() > 1};
   const std::vector<Probe> probes =
-      chosen_probes(filter, *device, world, terminal, form.list ? nullptr : &options.ceilings);
+      chosen_probes(form, expressions, *device, world, terminal, options.ceilings);
   if (form.list) {
     if (world.rank() == 0) list_probes(probes, terminal.out);
     return ExitCode::ok;

@@ -100,7 +100,6 @@ std::string image_of(const std::string& flag, const std::string& text) {
 }
 
 void add_pod_options(Options& options, MpiJobPods& pods) {
-  // A value that is as the pattern says.
   const auto like = [](const char* pattern, const char* such_as) {
     return [=](const std::string& flag, const std::string& text) {
       return matching(flag, text, pattern, such_as);

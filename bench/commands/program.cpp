@@ -80,7 +80,6 @@ void require_command(const std::vector<std::string>& words) {
   }
 }
 
-// Prints `nearmetal COMMAND --help`; without a command `nearmetal --help`.
 ExitCode print_help(const std::vector<std::string>& command, const Context& context) {
   require_command(command);
   std::vector<std::string> words = {context.argv.front()};

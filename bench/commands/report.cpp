@@ -1,4 +1,13 @@
+#include "bench/commands/report.h"
+
+#include <unistd.h>
+
+#include <cstdio>
 #include <filesystem>
+#include <memory>
+#include <sstream>
+#include <stdexcept>
+#include <utility>
 
 #include "base/atomic_file.h"
 #include "base/errors.h"
@@ -6,9 +15,9 @@
 #include "base/text_table.h"
 #include "bench/cli/output.h"
 #include "bench/commands/compare.h"
-#include "bench/commands/html_output.h"
 #include "bench/commands/program.h"
-#include "bench/tf_cnn_benchmarks/print.h"
+#include "bench/environment/child_process.h"
+#include "bench/tf_cnn_benchmarks/translate.h"
 #include "reports/compare/work_text.h"
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/charts/charts.h"
@@ -16,6 +25,37 @@
 
 namespace nearmetal {
 namespace {
+
+constexpr double may_take_seconds = 300;  // a chart, on a busy machine
+
+using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
+
+// A file without a name, at its start: gnuplot may read at its own pace.
+File scratch_file(const std::string& content) {
+  File file(std::tmpfile(), std::fclose);
+  if (!file) throw std::runtime_error("no temporary file for gnuplot");
+  const bool written = std::fwrite(content.data(), 1, content.size(), file.get()) == content.size();
+  if (!written || std::fflush(file.get()) != 0) {
+    throw std::runtime_error("the temporary file for gnuplot cannot be written");
+  }
+  std::rewind(file.get());
+  return file;
+}
+
+// The text that gnuplot writes to its standard output for this script.
+std::string draw(const std::string& script) {
+  if (!is_on_path("gnuplot")) {
+    throw NotSupported("charts are left out, as gnuplot is not here: install gnuplot-nox");
+  }
+  const File input = scratch_file(script);
+  const char* no_settings_of_the_user = "-d";
+  ChildOutput drawn = run_child({"gnuplot", no_settings_of_the_user}, may_take_seconds,
+                                {.in = fileno(input.get()), .err = STDERR_FILENO});
+  if (drawn.exit_status != 0) {
+    throw std::runtime_error("gnuplot failed; --no-charts does without");
+  }
+  return std::move(drawn.text);
+}
 
 constexpr const char* report_examples = R"(
 Examples:
@@ -89,7 +129,6 @@ void add_report_options(Options& options, ReportForm& form) {
   options.toggle("--force", form.output.replace, "replace an existing file");
 }
 
-// Writes NAME.csv and NAME.gp of each chart that has something to show.
 void write_plot_data(const std::filesystem::path& folder, const GroupedRuns& runs, bool force) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -124,6 +163,21 @@ ExitCode run_report(const ReportForm& form, const Context& context) {
 }
 
 }  // namespace
+
+std::string html_of(Page page, bool charts) {
+  try {
+    for (const Chart& chart : page.charts) {
+      if (!charts) break;
+      page.images.push_back(chart.missing.empty() ? draw(script_with_data(chart)) : "");
+    }
+  } catch (const NotSupported& missing) {
+    page.images.clear();
+    page.remarks.insert(page.remarks.begin(), missing.what());
+  }
+  std::ostringstream text;
+  print_html(text, page);
+  return text.str();
+}
 
 Command report_command() {
   return make_command("report", "Show runs as HTML, Markdown, CSV, ...", report_examples,

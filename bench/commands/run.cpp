@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -90,7 +89,6 @@ void publish(const Report& report, const Destination& destination,
   if (destination.file) terminal.remark("report: " + destination.file->string());
 }
 
-// The work of one rank for `run`.
 class RankJob {
  public:
   RankJob(const RunRequest& request, const Context& context, World& world)
@@ -118,9 +116,7 @@ class RankJob {
                   control_ ? &*control_ : nullptr,
                   prepare()};
     PreparedDevice& device = task.device;
-    if (context_.asked_by) {
-      for (const std::string& remark : context_.asked_by->remarks) terminal_.remark(remark);
-    }
+    if (context_.asked_by) terminal_.remark(context_.asked_by->remarks);
     terminal_.remark(device_remark(device.config.device, device.why));
     task.start = start_on(device);
     together(world_, [&] { task.kernels = find_kernel_choices(device.config, device.info); });
@@ -147,13 +143,10 @@ class RankJob {
       return;
     }
     if (!request_.no_report) destination_ = choose_destination(config);
-    for (const std::string& remark :
-         flags_without_effect({config, request_.given}, world_.size())) {
-      terminal_.remark(remark);
-    }
-    if (world_.rank() == 0) {
-      if (destination_.file) require_no_input(*destination_.file, files_read_by(config));
-      require_writable(destination_);
+    terminal_.remark(flags_without_effect({config, request_.given}, world_.size()));
+    if (world_.rank() == 0 && destination_.file) {
+      require_no_input(*destination_.file, files_read_by(config));
+      require_writable(*destination_.file, destination_.replace);
     }
   }
 

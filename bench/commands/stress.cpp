@@ -61,7 +61,6 @@ constexpr double slice_seconds = 0.02;
 constexpr double most_runs_a_slice = 1e5;
 constexpr double least_measured_seconds = 0.5;  // before a sweep may end it
 
-// The probe of `nearmetal micro` that makes the load.
 std::string probe_name(const std::string& load, Device device) {
   const std::optional<NeighbourLoad> kind = from_name<NeighbourLoad>(load);
   if (kind == NeighbourLoad::copy) return "copy/device";
@@ -81,7 +80,6 @@ Probe find_probe(Backend& backend, const RunConfig& config, const std::string& l
       "): copy, compute, pcie on GPUs, or the name of a probe of nearmetal micro --list");
 }
 
-// The load, slice by slice.
 class Load {
  public:
   explicit Load(const Probe& probe) : probe_(probe), runs_(probe.start()) {

@@ -51,12 +51,6 @@ bool leaves_out_host_info(const Report& report) {
                              [&](const Arm& arm) { return config_of(report, arm).no_host_info; });
 }
 
-std::vector<Executable> executables_of(const LaunchPlan& plan) {
-  std::vector<Executable> executables;
-  for (const auto& [layout, executable] : plan.executables) executables.push_back(executable);
-  return executables;
-}
-
 std::vector<std::string> host_names(const std::vector<Host>& hosts) {
   std::vector<std::string> names;
   for (const Host& host : hosts) {
@@ -86,19 +80,18 @@ class Sweep {
   }
 
   ExitCode run() {
-    if (asked_by_)
-      for (const std::string& remark : asked_by_->remarks) terminal_.remark(remark);
+    if (asked_by_) terminal_.remark(asked_by_->remarks);
     require_shares(plan_);
     require_mpirun(plan_);
     find_parts();
     choose_files();
     leave_out_unsupported();
-    for (const std::string& choice : choices_of(plan_)) terminal_.remark(choice);
+    terminal_.remark(choices_of(plan_));
     show_duration();
     choose_kernels();
-    for (const Launch& launch : plan_.launches) {
+    for (const Launch& launch : launches_left()) {
       if (stop_ != 0 || ended_ != ExitCode::ok) break;
-      if (!runs_->done(launch)) start(launch);
+      start(launch);
     }
     return finish();
   }
@@ -121,9 +114,14 @@ class Sweep {
                   [&](const Launch& launch) { return unsupported_.contains(launch.layout); });
   }
 
-  void show_duration() const {
+  std::vector<Launch> launches_left() const {
     std::vector<Launch> left = plan_.launches;
     std::erase_if(left, [this](const Launch& launch) { return runs_->done(launch); });
+    return left;
+  }
+
+  void show_duration() const {
+    const std::vector<Launch> left = launches_left();
     const PlannedTime time = planned_time(plan_, left);
     constexpr double long_seconds = 3600;
     if (left.empty() || (plan_.file.grid.axes.empty() && time.seconds() < long_seconds)) return;
@@ -146,19 +144,18 @@ class Sweep {
     }
     require_no_input(output_, inputs());
     require_writable(output_, form_.force);
+    std::vector<Executable> executables;
+    for (const auto& [layout, executable] : plan_.executables) executables.push_back(executable);
     runs_.emplace(form_.resume, output_, form_.force,
                   JournalOrigin{plan_sha256(plan_), shell_quoted(with_files(words_, {})),
-                                report_.tool, executables_of(plan_)},
+                                report_.tool, executables},
                   terminal_);
   }
 
-  // Chooses the kernels of the layouts that are still to run.
   void choose_kernels() {
     std::set<size_t> layouts;
-    for (const Launch& launch : plan_.launches) {
-      if (chooses_kernels_alone(plan_, launch.layout) && !runs_->done(launch)) {
-        layouts.insert(launch.layout);
-      }
+    for (const Launch& launch : launches_left()) {
+      if (chooses_kernels_alone(plan_, launch.layout)) layouts.insert(launch.layout);
     }
     if (layouts.empty()) return;
     const auto failures = choose_plans_of_shares(plan_, layouts, stop_,
@@ -179,8 +176,7 @@ class Sweep {
 
   void start(const Launch& launch) {
     const std::string name = plan_.placements[launch.layout].layout;
-    const auto left = std::ranges::count_if(plan_.launches,
-                                            [&](const Launch& each) { return !runs_->done(each); });
+    const auto left = std::ssize(launches_left());
     const int64_t before = std::ssize(runs_->entries());
     std::string what = "run " + std::to_string(before + 1) + " of " + std::to_string(before + left);
     if (plan_.placements.size() > 1) what += ": " + name;
@@ -218,7 +214,6 @@ class Sweep {
     return report_.status == Status::failed ? ExitCode::run_failed : ExitCode::ok;
   }
 
-  // Prints the result on a line that stays.
   void show_result(const std::string& what, const Report& report) {
     const std::string result = result_text(report.arms[0].runs[0]);
     if (report.status == Status::complete) terminal_.remark(what + ": " + result);
@@ -228,9 +223,7 @@ class Sweep {
 
   // The journal goes once the report holds all that it holds, and there is nothing to go on with.
   ExitCode finish() {
-    const bool all = !cut_short_ && std::ranges::all_of(plan_.launches, [&](const Launch& launch) {
-      return runs_->done(launch);
-    });
+    const bool all = !cut_short_ && launches_left().empty();
     report_ = report_of_sweep(plan_, unsupported_, runs_->entries(), std::move(report_));
     if (!all) report_.status = std::max(report_.status, Status::partial);
     ExitCode code = exit_code();

@@ -1,4 +1,3 @@
-#include <sstream>
 #include <stdexcept>
 
 #include "base/errors.h"
@@ -7,7 +6,6 @@
 #include "bench/commands/program.h"
 #include "bench/sweep/hosts_found.h"
 #include "bench/tf_cnn_benchmarks/flags.h"
-#include "bench/tf_cnn_benchmarks/print.h"
 #include "bench/tf_cnn_benchmarks/translate.h"
 #include "comm/layout/shell_text.h"
 #include "comm/world.h"
@@ -86,7 +84,7 @@ ExitCode run_tf_cnn_benchmarks(const TfForm& form, const Context& context) {
   const Action action =
       named_by_flags(translation, [&] { return parse_command_line(program(), words); });
   if (form.flags.is_true("print")) {
-    for (const std::string& remark : translation.remarks) context.terminal.remark(remark);
+    context.terminal.remark(translation.remarks);
     context.terminal.out << shell_quoted(words) << '\n';
     return ExitCode::ok;
   }

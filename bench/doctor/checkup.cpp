@@ -15,10 +15,10 @@
 
 #include "base/errors.h"
 #include "base/text.h"
-#include "bench/doctor/diagnose.h"
 #include "bench/environment/child_process.h"
 #include "bench/environment/environment.h"
 #include "bench/environment/gpu.h"
+#include "bench/environment/system_files.h"
 #include "bench/monitor/monitor_sources.h"
 #include "bench/run/defaults.h"
 #include "bench/run/prepare_device.h"
@@ -53,9 +53,7 @@ void collect_gpus(Checkup& checkup) {
       if (!gpu.pci_id) continue;
       const GpuSource source("libnvidia-ml.so.1", *gpu.pci_id);
       now.processes = source.processes();
-      const auto bits = source.throttle_bits();
-      now.throttle_bits = Unknown{bits.reason};
-      if (bits) now.throttle_bits = static_cast<int64_t>(*bits);
+      now.throttle_bits = scaled<int64_t>(source.throttle_bits(), 1);
     }
   } catch (const NotSupported& error) {
     checkup.nvml = Unknown{error.what()};
@@ -120,7 +118,6 @@ bool has_other_hosts(const LayoutFile& layouts) {
                              [](const Host& host) { return !is_this_machine(address_of(host)); });
 }
 
-// Tries the hosts as a sweep would start them.
 void try_hosts(const LayoutFile& layouts, Checkup& checkup) {
   if (!has_other_hosts(layouts)) return;
   for (const Host& host : layouts.hosts) checkup.host_names.push_back(host.name);

@@ -8,8 +8,7 @@
 #include "bench/monitor/monitor_sources.h"
 #include "comm/layout/gpu_profiles.h"
 #include "comm/layout/peer_rules.h"
-#include "reports/conditions/gpu_conditions.h"
-#include "reports/conditions/host_conditions.h"
+#include "reports/conditions/machine_conditions.h"
 #include "reports/conditions/network_conditions.h"
 #include "reports/conditions/path_conditions.h"
 
@@ -172,7 +171,6 @@ Finding seen_now(const Conditions& table, const char* code, const Checkup& check
   return finding_of(condition_of(table, code), checkup.environment, {seen});
 }
 
-// Processes and clocks of a GPU at this moment.
 Findings of_gpu_now(const Checkup& checkup, size_t index, const std::string& gpu) {
   Findings findings;
   if (index >= checkup.gpus_now.size()) return findings;
@@ -224,7 +222,6 @@ bool has_nvlinks(const Gpu& gpu) {
          is_named_for_nvlinks(gpu.name);
 }
 
-// The ways between GPUs.
 Findings of_peers(const Checkup& checkup) {
   const std::vector<Gpu>& gpus = checkup.environment.gpus;
   Findings findings = findings_of(peer_conditions(), checkup.environment);
@@ -325,7 +322,6 @@ Findings of_layout(const Checkup& checkup) {
   return findings;
 }
 
-// What the system allows, and what it is busy with.
 Findings of_system(const Checkup& checkup) {
   Findings findings = findings_of(limit_conditions(), checkup.environment);
   if (findings.empty()) findings = {ok("limits", "/dev/shm, memlock and nofile suffice")};

@@ -112,17 +112,13 @@ NetworkInterface describe(const fs::path& folder, const std::string& name) {
   found.state = first_line(folder / "operstate");
   found.mtu_bytes = number_in(folder / "mtu");
   const Maybe<int64_t> megabits = number_in(folder / "speed");
-  found.bits_per_second = megabits && *megabits > 0
-                              ? Maybe<int64_t>(1'000'000 * *megabits)
-                              : Maybe<int64_t>(Unknown{"the driver does not report its speed"});
+  found.bits_per_second = Unknown{"the driver does not report its speed"};
+  if (megabits && *megabits > 0) found.bits_per_second = 1'000'000 * *megabits;
   found.numa_node = number_in(device / "numa_node");
   const std::vector<std::string> rdma = names_in(device / "infiniband");
   found.rdma_device = rdma.empty() ? Maybe<std::string>(Unknown{"it has none"}) : rdma.front();
-  if (is_there(device)) {
-    found.virtual_function = is_there(device / "physfn");
-  } else {
-    found.virtual_function = Unknown{"it belongs to no device"};
-  }
+  found.virtual_function = Unknown{"it belongs to no device"};
+  if (is_there(device)) found.virtual_function = is_there(device / "physfn");
   return found;
 }
 

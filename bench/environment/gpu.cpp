@@ -33,7 +33,6 @@ struct PciInfo {
 
 Maybe<int64_t> number(const Maybe<unsigned>& value) { return scaled<int64_t>(value, 1); }
 
-// The name of a number that NVML answered.
 template <size_t count>
 Maybe<std::string> name_in(const Maybe<unsigned>& value,
                            const std::array<const char*, count>& names) {
@@ -111,9 +110,8 @@ void add_nvlinks(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
 Maybe<std::string> device_id_of(const Nvml& nvml, NvmlDevice device) {
   const auto info = nvml.ask<PciInfo>("nvmlDeviceGetPciInfo_v3", device);
   if (!info) return Unknown{info.reason};
-  std::array<char, 16> text{};
-  std::snprintf(text.data(), text.size(), "0x%08X", info->device_id);
-  return std::string(text.data());
+  char text[16];
+  return std::string(text, std::snprintf(text, sizeof text, "0x%08X", info->device_id));
 }
 
 Maybe<std::string> pci_id_of(const Nvml& nvml, NvmlDevice device) {
@@ -219,6 +217,9 @@ Maybe<std::string> scheduler_of(const Nvml& nvml, NvmlDevice device) {
 }
 
 void add_vgpu(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
+  constexpr std::array modes = {"none", "passthrough", "vgpu", "host-vgpu", "host-vsga"};
+  gpu.virtualisation =
+      name_in(nvml.ask<unsigned>("nvmlDeviceGetVirtualizationMode", device), modes);
   if (!gpu.virtualisation || *gpu.virtualisation != "vgpu") {
     const Unknown why{gpu.virtualisation ? "it is no vGPU" : gpu.virtualisation.reason};
     gpu.vgpu_profile = gpu.vgpu_licence = gpu.vgpu_scheduler = why;
@@ -231,16 +232,6 @@ void add_vgpu(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
   gpu.vgpu_scheduler = scheduler_of(nvml, device);
 }
 
-// Virtualisation, MIG mode and instances, and of a vGPU its profile, licence and scheduler.
-void add_partition(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
-  constexpr std::array modes = {"none", "passthrough", "vgpu", "host-vgpu", "host-vsga"};
-  gpu.virtualisation =
-      name_in(nvml.ask<unsigned>("nvmlDeviceGetVirtualizationMode", device), modes);
-  add_mig(gpu, nvml, device);
-  add_vgpu(gpu, nvml, device);
-}
-
-// Adds what NVML says of the GPU that `device` is.
 void add_device_facts(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
   gpu.serial = nvml.text("nvmlDeviceGetSerial", device);
   gpu.vbios = nvml.text("nvmlDeviceGetVbiosVersion", device);
@@ -251,12 +242,12 @@ void add_device_facts(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
   add_memory_health(gpu, nvml, device);
   add_power_and_clocks(gpu, nvml, device);
   gpu.device_id = device_id_of(nvml, device);
-  add_partition(gpu, nvml, device);
+  add_mig(gpu, nvml, device);
+  add_vgpu(gpu, nvml, device);
   add_nvlinks(gpu, nvml, device);
   add_peers(gpu, nvml, device);
 }
 
-// Adds what the kernel shows of the GPU at `gpu.pci_id`.
 void add_kernel_facts(Gpu& gpu, const fs::path& root) {
   if (!gpu.pci_id) {
     const Unknown why{"its address on the PCI bus is not known"};

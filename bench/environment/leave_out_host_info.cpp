@@ -1,7 +1,6 @@
 #include "bench/environment/leave_out_host_info.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <map>
 #include <set>

@@ -129,9 +129,8 @@ Maybe<bool> has_device_file(const std::string& name, const fs::path& root) {
 
 RdmaDevice describe_rdma(const std::string& name, const fs::path& root) {
   const fs::path device = root / "sys/class/infiniband" / name;
-  std::error_code no_hardware;
-  fs::path function = fs::canonical(device / "device", no_hardware);
-  const bool is_software = static_cast<bool>(no_hardware);
+  std::error_code is_software;
+  fs::path function = fs::canonical(device / "device", is_software);
   if (is_software) function = device / "device";
   RdmaDevice found;
   found.name = name;

@@ -86,9 +86,7 @@ void add_pci_facts(Device& found, const std::filesystem::path& device) {
     found.iommu_type = first_line(device / "iommu_group/type");
   }
   found.virtual_function = Unknown{device.string() + " is not there"};
-  if (is_there(device)) {
-    found.virtual_function = is_there(device / "physfn");
-  }
+  if (is_there(device)) found.virtual_function = is_there(device / "physfn");
   found.ats_capable = ats_capable(device);
   found.ats = ats_enabled(device);
   found.acs_redirect = acs_redirects(device);

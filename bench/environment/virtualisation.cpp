@@ -97,10 +97,9 @@ void conclude_machine(const fs::path& root, const Maybe<bool>& cpu_flag, Virtual
     found.hypervisor = std::string("none");
     return;
   }
-  const Unknown why{in_gvisor ? "gVisor shows a machine of its own making"
-                              : "no sign of a hypervisor, but " + cpu_flag.reason};
-  found.machine = why;
-  found.hypervisor = why;
+  found.machine = Unknown{in_gvisor ? "gVisor shows a machine of its own making"
+                                    : "no sign of a hypervisor, but " + cpu_flag.reason};
+  found.hypervisor = Unknown{found.machine.reason};
 }
 
 // gVisor's kernel calls itself Linux 4.4.0 with the day on which that was released.

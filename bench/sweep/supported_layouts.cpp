@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "bench/sweep/mps_daemon.h"
 #include "comm/layout/mig_config.h"
-#include "comm/layout/mig_placement.h"
 
 namespace nearmetal {
 namespace {

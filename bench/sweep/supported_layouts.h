@@ -7,7 +7,7 @@
 
 #include "bench/sweep/hosts_found.h"
 #include "comm/launch/launch_plan.h"
-#include "comm/layout/fraction_layouts.h"
+#include "comm/layout/gpu_shares.h"
 
 namespace nearmetal {
 

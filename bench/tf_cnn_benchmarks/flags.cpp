@@ -4,7 +4,6 @@
 #include <array>
 #include <iterator>
 #include <optional>
-#include <sstream>
 #include <stdexcept>
 
 #include "base/text.h"
@@ -260,10 +259,8 @@ void check_tf_value(const TfFlag& flag, const std::string& value) {
   if (flag.kind == integer) parse_number<int64_t>(name, value, any_number);
   if (flag.kind == number) parse_number<double>(name, value, any_number);
   if (*flag.choices == '\0') return;
-  std::vector<std::string> choices;
-  std::istringstream all(flag.choices);
-  for (std::string choice; std::getline(all, choice, '|');) choices.push_back(choice);
-  if (!value.empty() || *flag.standard != '\0') require_choice(name, value, choices);
+  if (value.empty() && *flag.standard == '\0') return;
+  require_choice(name, value, comma_separated(replaced(flag.choices, "|", ",")));
 }
 
 std::string TfFlagValues::text(const std::string& name) const {

@@ -1,15 +1,15 @@
-// The nearmetal options that flags of tf_cnn_benchmarks ask for.
+// The nearmetal options that flags of tf_cnn_benchmarks ask for, and runs as it prints them.
 #pragma once
 
 #include <map>
+#include <ostream>
 #include <string>
 #include <vector>
 
 #include "bench/tf_cnn_benchmarks/flags.h"
+#include "reports/compare/run_set.h"
 
 namespace nearmetal {
-
-inline constexpr double imagenet_images = 1281167;  // of an epoch
 
 struct TfTranslation {
   std::vector<std::string> words;    // behind `nearmetal`: of run, over several GPUs of sweep
@@ -33,5 +33,12 @@ std::string tf_model_name(const std::string& ours);
 /// The value of --display_every in a command line that begins with the name of the program; its
 /// default where that is no such command line.
 int64_t display_every_of(const std::vector<std::string>& argv);
+
+/// Prints each run's header and its steps, where they are kept, and where it is complete
+/// "total images/sec:". A step's images/s are those of all ranks, by the slowest of them, since the
+/// warm-up: mean, standard error as if steps were independent, and 1.4826 x the median absolute
+/// deviation of single steps. Its loss is the mean of the ranks', without weight decay. Throws
+/// NotComparable for runs of several jobs at once.
+void print_tf_cnn_benchmarks(std::ostream& out, const RunSet& set);
 
 }  // namespace nearmetal

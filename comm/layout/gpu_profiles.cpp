@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/pattern.h"
+#include "base/text.h"
 
 namespace nearmetal {
 namespace {
@@ -17,37 +18,24 @@ constexpr std::array a30 = {
     MigProfile{"2g.12gb", 2, 2, 2}, MigProfile{"2g.12gb+me", 1, 2, 2},
     MigProfile{"4g.24gb", 1, 4, 4},
 };
-constexpr std::array a100_40 = {
-    MigProfile{"1g.5gb", 7, 1, 1},  MigProfile{"1g.5gb+me", 1, 1, 1},
-    MigProfile{"1g.10gb", 4, 1, 2}, MigProfile{"2g.10gb", 3, 2, 2},
-    MigProfile{"3g.20gb", 2, 3, 4}, MigProfile{"4g.20gb", 1, 4, 4},
-    MigProfile{"7g.40gb", 1, 7, 8},
-};
-constexpr std::array with_80_gb = {
-    // A100 and H100
-    MigProfile{"1g.10gb", 7, 1, 1}, MigProfile{"1g.10gb+me", 1, 1, 1},
-    MigProfile{"1g.20gb", 4, 1, 2}, MigProfile{"2g.20gb", 3, 2, 2},
-    MigProfile{"3g.40gb", 2, 3, 4}, MigProfile{"4g.40gb", 1, 4, 4},
-    MigProfile{"7g.80gb", 1, 7, 8},
-};
-constexpr std::array h100_94 = {
-    MigProfile{"1g.12gb", 7, 1, 1}, MigProfile{"1g.12gb+me", 1, 1, 1},
-    MigProfile{"1g.24gb", 4, 1, 2}, MigProfile{"2g.24gb", 3, 2, 2},
-    MigProfile{"3g.47gb", 2, 3, 4}, MigProfile{"4g.47gb", 1, 4, 4},
-    MigProfile{"7g.94gb", 1, 7, 8},
-};
-constexpr std::array h100_96 = {
-    MigProfile{"1g.12gb", 7, 1, 1}, MigProfile{"1g.12gb+me", 1, 1, 1},
-    MigProfile{"1g.24gb", 4, 1, 2}, MigProfile{"2g.24gb", 3, 2, 2},
-    MigProfile{"3g.48gb", 2, 3, 4}, MigProfile{"4g.48gb", 1, 4, 4},
-    MigProfile{"7g.96gb", 1, 7, 8},
-};
-constexpr std::array h200 = {
-    MigProfile{"1g.18gb", 7, 1, 1},  MigProfile{"1g.18gb+me", 1, 1, 1},
-    MigProfile{"1g.35gb", 4, 1, 2},  MigProfile{"2g.35gb", 3, 2, 2},
-    MigProfile{"3g.71gb", 2, 3, 4},  MigProfile{"4g.71gb", 1, 4, 4},
-    MigProfile{"7g.141gb", 1, 7, 8},
-};
+
+// The profiles of boards with 7 slices for computing and 8 for memory differ in their names alone.
+constexpr auto of_seven_slices(const std::array<const char*, 7>& names) {
+  return std::array{MigProfile{names[0], 7, 1, 1}, MigProfile{names[1], 1, 1, 1},
+                    MigProfile{names[2], 4, 1, 2}, MigProfile{names[3], 3, 2, 2},
+                    MigProfile{names[4], 2, 3, 4}, MigProfile{names[5], 1, 4, 4},
+                    MigProfile{names[6], 1, 7, 8}};
+}
+constexpr auto a100_40 =
+    of_seven_slices({"1g.5gb", "1g.5gb+me", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"});
+constexpr auto with_80_gb = of_seven_slices({"1g.10gb", "1g.10gb+me", "1g.20gb", "2g.20gb",
+                                             "3g.40gb", "4g.40gb", "7g.80gb"});  // A100 and H100
+constexpr auto h100_94 = of_seven_slices(
+    {"1g.12gb", "1g.12gb+me", "1g.24gb", "2g.24gb", "3g.47gb", "4g.47gb", "7g.94gb"});
+constexpr auto h100_96 = of_seven_slices(
+    {"1g.12gb", "1g.12gb+me", "1g.24gb", "2g.24gb", "3g.48gb", "4g.48gb", "7g.96gb"});
+constexpr auto h200 = of_seven_slices(
+    {"1g.18gb", "1g.18gb+me", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb"});
 
 // Matched in this order against names such as "NVIDIA A100-SXM4-40GB", "NVIDIA A100 80GB PCIe",
 // "NVIDIA H100 NVL", "NVIDIA H100 80GB HBM3", "NVIDIA GH200 480GB" (of which the GPU has 96 GB; its
@@ -68,8 +56,6 @@ const std::array<Board, 9> boards = {{
     {R"(\bH200\b)", h200},
 }};
 
-constexpr const char* mig_mark = " MIG ";
-
 }  // namespace
 
 bool is_mig_profile(const std::string& text) {
@@ -85,9 +71,9 @@ bool is_mig_uuid(const std::string& text) {
 }
 
 std::string mig_profile_in(const std::string& device_name) {
-  const size_t mark = device_name.rfind(mig_mark);
-  if (mark == device_name.npos) return "";
-  return device_name.substr(mark + std::string(mig_mark).size());
+  constexpr std::string_view mark = " MIG ";
+  const size_t at = device_name.rfind(mark);
+  return at == device_name.npos ? "" : device_name.substr(at + mark.size());
 }
 
 std::span<const MigProfile> mig_profiles_of(const std::string& gpu_name) {
@@ -103,12 +89,10 @@ std::string no_such_profile(const std::string& profile, const std::string& gpu_n
   const bool plain = profile.find('c') == profile.npos && profile.find('-') == profile.npos &&
                      (profile.find('+') == profile.npos || profile.ends_with("+me"));
   if (known.empty() || !plain) return "";
-  std::string names;
-  for (const MigProfile& one : known) {
-    if (profile == one.name) return "";
-    names += (names.empty() ? "" : ", ") + std::string(one.name);
-  }
-  return "no profile " + profile + " on an " + gpu_name + "; it has " + names;
+  std::vector<std::string> names;
+  for (const MigProfile& one : known) names.emplace_back(one.name);
+  if (std::ranges::find(names, profile) != names.end()) return "";
+  return "no profile " + profile + " on an " + gpu_name + "; it has " + joined(names);
 }
 
 const MigProfile* largest_equal_profile(const std::string& gpu_name, int64_t count) {
@@ -123,11 +107,10 @@ const MigProfile* largest_equal_profile(const std::string& gpu_name, int64_t cou
 
 std::string mig_commands(int64_t gpu, bool is_on, const std::vector<std::string>& profiles) {
   const std::string index = std::to_string(gpu);
-  std::string text = is_on ? "" : "nvidia-smi -i " + index + " -mig 1";
+  const std::string text = is_on ? "" : "nvidia-smi -i " + index + " -mig 1";
   if (profiles.empty()) return text;
-  text += (text.empty() ? "" : ", then ") + ("nvidia-smi mig -i " + index + " -cgi ");
-  for (size_t i = 0; i < profiles.size(); ++i) text += (i > 0 ? "," : "") + profiles[i];
-  return text + " -C";
+  return text + (is_on ? "" : ", then ") + "nvidia-smi mig -i " + index + " -cgi " +
+         joined(profiles, ",") + " -C";
 }
 
 std::optional<VgpuProfile> parse_vgpu_profile(const std::string& text) {
@@ -143,8 +126,7 @@ std::optional<VgpuProfile> parse_vgpu_profile(const std::string& text) {
 }
 
 std::string vgpu_profile_in(const std::string& device_name) {
-  const size_t space = device_name.rfind(' ');
-  const std::string last = space == device_name.npos ? device_name : device_name.substr(space + 1);
+  const std::string last = device_name.substr(device_name.rfind(' ') + 1);  // all, without a space
   return parse_vgpu_profile(last) ? last : "";
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <set>
@@ -19,7 +20,7 @@ namespace {
 
 constexpr int64_t largest_cpu = 65535;
 
-[[noreturn]] void refuse(const std::string& text) {
+[[noreturn]] void refuse_cpus(const std::string& text) {
   throw std::invalid_argument("a list of CPUs such as 0-3,8, each once, not '" + text + "'");
 }
 
@@ -28,22 +29,23 @@ int64_t take_number(const std::string& text, std::string_view& rest) {
   int64_t number = -1;
   const auto [stop, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
   if (error != std::errc() || number < 0 || number > largest_cpu || rest.front() == '-') {
-    refuse(text);
+    refuse_cpus(text);
   }
   rest.remove_prefix(stop - rest.data());
   return number;
 }
 
-[[noreturn]] void refuse(const std::string& place, const std::string& reason) {
-  throw std::invalid_argument(place + ": " + reason);
+void require_gpu(const Host& host, int64_t gpu, const std::string& place) {
+  if (gpu < host.gpus) return;
+  refuse(place, "there is no GPU " + std::to_string(gpu) + ": the host has " +
+                    std::to_string(host.gpus) + ", from 0");
 }
 
 void check_numa(const Host& host, const std::string& place) {
   if (host.cpus && !host.numa.empty()) {
     refuse(place + "/cpus", "the NUMA nodes of the host already say which CPUs; leave it out");
   }
-  std::set<int64_t> cpus;
-  std::set<int64_t> gpus;
+  std::set<int64_t> cpus, gpus;
   for (size_t i = 0; i < host.numa.size(); ++i) {
     const std::string node = place + "/numa/" + std::to_string(i);
     for (const int64_t cpu : parse_cpu_list(host.numa[i].cpus)) {
@@ -51,10 +53,7 @@ void check_numa(const Host& host, const std::string& place) {
       refuse(node + "/cpus", "CPU " + std::to_string(cpu) + " is in another NUMA node, too");
     }
     for (const int64_t gpu : host.numa[i].gpus) {
-      if (gpu >= host.gpus) {
-        refuse(node + "/gpus", "there is no GPU " + std::to_string(gpu) + ": the host has " +
-                                   std::to_string(host.gpus) + ", from 0");
-      }
+      require_gpu(host, gpu, node + "/gpus");
       if (gpus.insert(gpu).second) continue;
       refuse(node + "/gpus", "GPU " + std::to_string(gpu) + " is there twice");
     }
@@ -69,17 +68,13 @@ void check_mig(const Host& host, const std::string& place) {
   std::set<std::string> uuids;
   for (size_t i = 0; i < host.mig.size(); ++i) {
     const std::string device = place + "/mig/" + std::to_string(i);
-    if (host.mig[i].gpu >= host.gpus) {
-      refuse(device + "/gpu", "there is no GPU " + std::to_string(host.mig[i].gpu) +
-                                  ": the host has " + std::to_string(host.gpus) + ", from 0");
-    }
+    require_gpu(host, host.mig[i].gpu, device + "/gpu");
     if (!uuids.insert(host.mig[i].uuid).second) refuse(device + "/uuid", "it is there twice");
   }
 }
 
 void check_hosts(const std::vector<Host>& hosts) {
-  std::set<std::string> names;
-  std::set<std::string> addresses;
+  std::set<std::string> names, addresses;
   for (size_t i = 0; i < hosts.size(); ++i) {
     const std::string place = "/hosts/" + std::to_string(i);
     if (!names.insert(hosts[i].name).second) {
@@ -104,7 +99,6 @@ void check_variables(const std::map<std::string, std::string>& variables) {
   }
 }
 
-// Checks the MIG device or vGPU of a job.
 void check_device_share(const Job& job, const std::string& place) {
   const Share& share = *job.share;
   const bool mig = share.mode == SharingMode::mig, vgpu = share.mode == SharingMode::vgpu;
@@ -135,8 +129,7 @@ bool is_open(const Instance& instance) { return instance.gpus.empty() && instanc
 size_t ranks_of(const Job& job) {
   size_t ranks = 0;
   for (const Instance& instance : job.instances) {
-    const bool open = is_open(instance);
-    ranks += open ? 1 : instance.gpus.size() + static_cast<size_t>(instance.ranks);
+    ranks += is_open(instance) ? 1 : instance.gpus.size() + static_cast<size_t>(instance.ranks);
   }
   return ranks;
 }
@@ -181,16 +174,15 @@ void check_stress(const Layout& layout, const Job& job, const std::string& place
       job.share && job.share->mode != SharingMode::serial && job.share->mode != SharingMode::alone;
   if (!at_once) refuse(place, "a job that disturbs others shares with them, at once");
   if (ranks_of(job) != 1) refuse(place, "a job that disturbs others is one process");
-  const bool any_trains =
-      std::ranges::any_of(layout.jobs, [](const Job& other) { return !other.stress; });
-  if (!any_trains) refuse(place, "there is no job that trains");
+  if (std::ranges::all_of(layout.jobs, [](const Job& other) { return other.stress.has_value(); })) {
+    refuse(place, "there is no job that trains");
+  }
   if (*job.stress == NeighbourLoad::pcie && job.instances[0].ranks > 0) {
     refuse(place, "without a GPU there is nothing to copy to");
   }
   for (const auto& [name, text] : job.workload.texts) {
-    const bool twice = name == "stress";
-    refuse(place, twice ? "the job says it beside its workload, too; give it once"
-                        : "a job that disturbs trains nothing; leave " + name + " out");
+    refuse(place, name == "stress" ? "the job says it beside its workload, too; give it once"
+                                   : "a job that disturbs trains nothing; leave " + name + " out");
   }
 }
 
@@ -231,6 +223,10 @@ void check(const LayoutFile& file) {
     }
     check_layout(file.layouts[i], place);
   }
+}
+
+void refuse(const std::string& place, const std::string& reason) {
+  throw std::invalid_argument(place + ": " + reason);
 }
 
 std::vector<Layout> fill_in_instances(std::vector<Layout> layouts, const std::vector<Host>& hosts) {
@@ -284,8 +280,7 @@ std::vector<int64_t> cpus_of(const Host& host) {
   if (host.cpus) return parse_cpu_list(*host.cpus);
   std::vector<int64_t> cpus;
   for (const NumaNode& node : host.numa) {
-    const std::vector<int64_t> more = parse_cpu_list(node.cpus);
-    cpus.insert(cpus.end(), more.begin(), more.end());
+    std::ranges::copy(parse_cpu_list(node.cpus), std::back_inserter(cpus));
   }
   std::ranges::sort(cpus);
   return cpus;
@@ -338,20 +333,20 @@ std::vector<int64_t> parse_cpu_list(const std::string& text) {
   std::string_view rest = text;
   do {
     if (!cpus.empty()) rest.remove_prefix(1);  // the comma
-    if (rest.empty()) refuse(text);
+    if (rest.empty()) refuse_cpus(text);
     const int64_t first = take_number(text, rest);
     int64_t last = first;
     if (rest.starts_with('-')) {
       rest.remove_prefix(1);
-      if (rest.empty()) refuse(text);
+      if (rest.empty()) refuse_cpus(text);
       last = take_number(text, rest);
     }
-    if (last < first) refuse(text);
+    if (last < first) refuse_cpus(text);
     for (int64_t cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
-    if (static_cast<int64_t>(cpus.size()) > largest_cpu + 1) refuse(text);  // before it grows
+    if (static_cast<int64_t>(cpus.size()) > largest_cpu + 1) refuse_cpus(text);  // before it grows
   } while (rest.starts_with(','));
   std::ranges::sort(cpus);
-  if (!rest.empty() || std::ranges::adjacent_find(cpus) != cpus.end()) refuse(text);
+  if (!rest.empty() || std::ranges::adjacent_find(cpus) != cpus.end()) refuse_cpus(text);
   return cpus;
 }
 

@@ -189,6 +189,9 @@ std::string grid_text(const Grid& grid);
 /// jobs of one layout in several sharing modes.
 void check(const LayoutFile& file);
 
+/// Throws std::invalid_argument: "PLACE: REASON".
+[[noreturn]] void refuse(const std::string& place, const std::string& reason);
+
 /// With one rank for each instance that names neither GPUs nor a number of ranks: on the first
 /// visible GPU of its host, else on its CPUs.
 std::vector<Layout> fill_in_instances(std::vector<Layout> layouts, const std::vector<Host>& hosts);

@@ -42,8 +42,7 @@ inline constexpr Form name_of_host{
 inline constexpr Form plain_text{
     .pattern = R"(^[^\u0000-\u001f\u007f-][^\u0000-\u001f\u007f]{0,999}$)",
     .description =
-        "a text of 1 to 1000 bytes, without control characters, "
-        "that does not start with '-'",
+        "a text of 1 to 1000 bytes, without control characters, that does not start with '-'",
     .matches = is_plain_text};
 inline constexpr Form network{
     .pattern = R"(^[0-9]{1,3}(\.[0-9]{1,3}){3}/([0-9]|[12][0-9]|3[0-2])$)",
@@ -97,15 +96,15 @@ void fields(Archive& field, Host& host) {
   field.optional("node", host.node, name_of_host,
                  "The machine below: VMs on one have the same [the host itself]");
   field.optional("environment", host.environment,
-                 "What the host is: a claim that its ranks check against what they find. All "
-                 "hosts of a layout claim the same, or nothing");
+                 "What the host is: a claim that its ranks check against what they find. All hosts "
+                 "of a layout claim the same, or nothing");
   field("gpus", host.gpus, gpu_count, "How many. 0: ranks compute on the CPUs");
   field.optional("cpus", host.cpus, cpu_list,
                  "CPUs that ranks may use, as in 0-15,32-47, each once; on a host without GPUs "
                  "they share them [all]");
   field.optional("numa", host.numa,
-                 "Instead of `cpus`: which CPUs are next to which GPUs, for VMs that are "
-                 "emulated. Each GPU is in one of the nodes");
+                 "Instead of `cpus`: which CPUs are next to which GPUs, for VMs that are emulated. "
+                 "Each GPU is in one of the nodes");
   field.optional("mig", host.mig,
                  "The MIG devices of its GPUs, as nvidia-smi -L prints them, for jobs that share "
                  "by mig. On this machine they may be left out: the driver is asked");
@@ -134,10 +133,10 @@ void fields(Archive& field, Share& share) {
                  "rounds down to what the GPU can split");
   field.optional("memory_gib", share.memory_gib, within(1, 4096),
                  "With mps and sm: limit of each GPU's memory [all]");
-  field.optional("profile", share.profile, plain_text,
-                 "With mig: the kind of MIG device, such as 1g.18gb [any that no other job has]. "
-                 "With vgpu, which needs it: such as A100-40C or A100-3-20C. What a rank finds "
-                 "must be that");
+  field.optional(
+      "profile", share.profile, plain_text,
+      "With mig: the kind of MIG device, such as 1g.18gb [any that no other job has]. With vgpu, "
+      "which needs it: such as A100-40C or A100-3-20C. What a rank finds must be that");
   field.optional("instance", share.instance, mig_uuid,
                  "With mig, instead of a profile: the MIG device itself");
 }
@@ -200,10 +199,9 @@ void fields(Archive& field, Settings& settings) {
 }
 
 void fields(Archive& field, Grid& grid) {
-  field.type(
-      "grid",
-      "Settings of `nearmetal run`, each with the values that it takes in turn: every layout "
-      "runs with every combination of them");
+  field.type("grid",
+             "Settings of `nearmetal run`, each with the values that it takes in turn: every "
+             "layout runs with every combination of them");
   std::map<std::string, std::vector<std::string>> values;
   field.scalar_lists(values);
   if (field.reads()) {
@@ -215,12 +213,11 @@ void fields(Archive& field, Grid& grid) {
 
 void fields(Archive& field, Layout& layout) {
   field.type("layout", "Jobs that run at once, independent of each other");
-  field.optional(
-      "shape", layout.shape, shape,
-      "Nodes x VMs per node x GPUs per VM, 2*(1x1x2) for two such jobs, + for unlike "
-      "ones. Hosts are taken in the order of the file, nodes that are free first, and of "
-      "each the first free GPUs; on this machine, where the driver tells, those that "
-      "NVLink connects, and for a job over several hosts those near a NIC");
+  field.optional("shape", layout.shape, shape,
+                 "Nodes x VMs per node x GPUs per VM, 2*(1x1x2) for two such jobs, + for unlike "
+                 "ones. Hosts are taken in the order of the file, nodes that are free first, and "
+                 "of each the first free GPUs; on this machine, where the driver tells, those that "
+                 "NVLink connects, and for a job over several hosts those near a NIC");
   if (field.reads()) {
     if (layout.shape) layout.name = *layout.shape;
     if (!layout.shape) field.require("name");
@@ -228,15 +225,14 @@ void fields(Archive& field, Layout& layout) {
   field.optional("name", layout.name, plain_text, "Its arm in the report [the shape]");
   field.optional("jobs", layout.jobs, "Instead of a shape: who is where");
   field.optional("emulate", layout.emulate,
-                 "Emulate a VM for each instance: a part of its host, without P2P or shared "
-                 "memory to other parts. Results are of kind emulated [false]");
+                 "Emulate a VM for each instance: a part of its host, without P2P or shared memory "
+                 "to other parts. Results are of kind emulated [false]");
   field.optional("workload", layout.workload, "Over that of the file");
   field.optional("expect", layout.expect);
   field.optional(
       "executable", layout.executable, plain_text,
-      "Path of another build of nearmetal for this layout, the same on every host: "
-      "builds are measured alternately in one sweep. Relative to this file [the launcher's "
-      "program]");
+      "Path of another build of nearmetal for this layout, the same on every host: builds are "
+      "measured alternately in one sweep. Relative to this file [the launcher's program]");
 }
 
 void fields(Archive& field, Launcher& launcher) {
@@ -260,12 +256,12 @@ void fields(Archive& field, TimeLimits& limits) {
 }
 
 void fields(Archive& field, LayoutFile& file) {
-  field.type("layout",
-             "What `nearmetal plan` and `sweep` start: hosts, layouts of jobs over them, what is "
-             "trained and how often. JSON, in which comments (// and /* */) are allowed and a key "
-             "may not be given twice, of at most 1 MiB. Beyond this schema the program refuses "
-             "what contradicts itself, and names hosts, GPUs and CPUs that are not there or taken "
-             "twice.");
+  field.type(
+      "layout",
+      "What `nearmetal plan` and `sweep` start: hosts, layouts of jobs over them, what is trained "
+      "and how often. JSON, in which comments (// and /* */) are allowed and a key may not be "
+      "given twice, of at most 1 MiB. Beyond this schema the program refuses what contradicts "
+      "itself, and names hosts, GPUs and CPUs that are not there or taken twice.");
   std::string schema;
   field.optional("$schema", schema, "For editors; not read");
   field.optional("hosts", file.hosts,
@@ -392,12 +388,7 @@ Json grid_properties() {
 ParsedJson parse_layout_document(std::string_view text) {
   if (text.size() > largest_bytes) throw std::invalid_argument("it is larger than 1 MiB");
   try {
-    Watch watch;
-    const ParsedJson::parser_callback_t follow = [&](int depth, ParsedJson::parse_event_t event,
-                                                     ParsedJson& parsed) {
-      return watch(depth, event, parsed);
-    };
-    return ParsedJson::parse(text, follow, true, true);
+    return ParsedJson::parse(text, Watch(), true, true);
   } catch (const ParsedJson::exception& error) {
     throw std::invalid_argument("not JSON: " + parser_reason(error.what()));
   }

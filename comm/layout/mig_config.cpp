@@ -6,6 +6,7 @@
 #include <yaml-cpp/parser.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -157,12 +158,12 @@ YamlValue parse_yaml(std::string_view text) {
 
 constexpr int64_t most_devices_of_a_kind = 64;
 
-[[noreturn]] void refuse(const YamlValue& value, const std::string& what) {
-  refuse_at(value.line, what);
+void require(bool holds, const YamlValue& value, const std::string& what) {
+  if (!holds) refuse_at(value.line, what);
 }
 
 void require_kind(const YamlValue& value, YamlValue::Kind kind, const std::string& what) {
-  if (value.kind != kind) refuse(value, what);
+  require(value.kind == kind, value, what);
 }
 
 // A whole number without a sign; of at most 9 digits.
@@ -170,16 +171,15 @@ int64_t number_of(const YamlValue& value, const std::string& name, int64_t most)
   const std::string& text = value.text;
   const bool digits = value.kind == YamlValue::Kind::text && !value.quoted && !text.empty() &&
                       text.size() < 10 && text.find_first_not_of("0123456789") == text.npos;
-  if (!digits || std::stoll(text) > most) {
-    refuse(value, name + " must be a number from 0 to " + std::to_string(most));
-  }
+  require(digits && std::stoll(text) <= most, value,
+          name + " must be a number from 0 to " + std::to_string(most));
   return std::stoll(text);
 }
 
 bool truth_of(const YamlValue& value, const std::string& name) {
   const std::string text = lower_case(value.text);
   const bool plain = value.kind == YamlValue::Kind::text && !value.quoted;
-  if (!plain || (text != "true" && text != "false")) refuse(value, name + " must be true or false");
+  require(plain && (text == "true" || text == "false"), value, name + " must be true or false");
   return text == "true";
 }
 
@@ -188,7 +188,7 @@ std::string device_id_in(const YamlValue& value) {
   const bool form = value.kind == YamlValue::Kind::text && text.size() == 10 &&
                     lower_case(text).starts_with("0x") &&
                     lower_case(text).find_first_not_of("0123456789abcdef", 2) == text.npos;
-  if (!form) refuse(value, "device-filter must be IDs such as \"0x233510DE\"");
+  require(form, value, "device-filter must be IDs such as \"0x233510DE\"");
   return text;
 }
 
@@ -214,10 +214,10 @@ void read_mig_devices(const YamlValue& value, MigConfigEntry& entry) {
   int64_t sum = 0;
   for (const YamlValue& count : value.items) {
     const std::string& profile = count.key;
-    if (!is_mig_profile(profile)) refuse(count, "'" + printable(profile) + "' is no MIG profile");
+    require(is_mig_profile(profile), count, "'" + printable(profile) + "' is no MIG profile");
     sum += entry.mig_devices[profile] = number_of(count, profile, most_devices_of_a_kind);
   }
-  if (sum == 0 && !value.items.empty()) refuse(value, "all numbers of mig-devices are 0");
+  require(sum > 0 || value.items.empty(), value, "all numbers of mig-devices are 0");
 }
 
 MigConfigEntry entry_in(const YamlValue& value) {
@@ -234,18 +234,17 @@ MigConfigEntry entry_in(const YamlValue& value) {
     } else if (key == "mig-devices") {
       read_mig_devices(member, entry);
     } else {
-      refuse(member, "'" + printable(key) +
-                         "' is not known; there are: device-filter, devices, mig-enabled, "
-                         "mig-devices");
+      refuse_at(member.line, "'" + printable(key) +
+                                 "' is not known; there are: device-filter, devices, mig-enabled, "
+                                 "mig-devices");
     }
   }
-  if (!value.has("devices")) refuse(value, "devices must be there");
-  if (!value.has("mig-enabled")) refuse(value, "mig-enabled must be there");
-  if (entry.enabled && !value.has("mig-devices"))
-    refuse(value, "mig-devices must be there, if only as {}");
-  if (!entry.enabled && !entry.mig_devices.empty()) {
-    refuse(value, "mig-devices are there, and mig-enabled is false");
-  }
+  require(value.has("devices"), value, "devices must be there");
+  require(value.has("mig-enabled"), value, "mig-enabled must be there");
+  require(!entry.enabled || value.has("mig-devices"), value,
+          "mig-devices must be there, if only as {}");
+  require(entry.enabled || entry.mig_devices.empty(), value,
+          "mig-devices are there, and mig-enabled is false");
   return entry;
 }
 
@@ -259,12 +258,11 @@ bool is_for(const MigConfigEntry& entry, int64_t index, const Gpu& gpu) {
 }
 
 std::string counted_profiles(const std::map<std::string, int64_t>& counts) {
-  std::string text;
+  std::vector<std::string> texts;
   for (const auto& [profile, count] : counts) {
-    if (count == 0) continue;
-    text += (text.empty() ? "" : ", ") + std::to_string(count) + " x " + profile;
+    if (count > 0) texts.push_back(std::to_string(count) + " x " + profile);
   }
-  return text.empty() ? "no MIG devices" : text;
+  return texts.empty() ? "no MIG devices" : joined(texts);
 }
 
 std::map<std::string, int64_t> profiles_of(const Gpu& gpu) {
@@ -297,22 +295,23 @@ std::map<std::string, std::vector<MigConfigEntry>> mig_configs_from_yaml(std::st
   for (const YamlValue& member : root.items) {
     const std::string& key = member.key;
     if (key == "version") {
-      const bool known = member.kind == YamlValue::Kind::text && member.text == "v1";
-      if (!known) refuse(member, "version must be v1, the one that this program reads");
+      require(member.kind == YamlValue::Kind::text && member.text == "v1", member,
+              "version must be v1, the one that this program reads");
     } else if (key == "mig-configs") {
       require_kind(member, YamlValue::Kind::object, "mig-configs must be labels with entries");
       for (const YamlValue& entries : member.items) {
         const std::string& label = entries.key;
-        const bool some = entries.kind == YamlValue::Kind::list && !entries.items.empty();
-        if (!some) refuse(entries, "'" + printable(label) + "' must be a list of entries");
+        require(entries.kind == YamlValue::Kind::list && !entries.items.empty(), entries,
+                "'" + printable(label) + "' must be a list of entries");
         for (const YamlValue& item : entries.items) configs[label].push_back(entry_in(item));
       }
     } else {
-      refuse(member, "'" + printable(key) + "' is not known; there are: version, mig-configs");
+      refuse_at(member.line,
+                "'" + printable(key) + "' is not known; there are: version, mig-configs");
     }
   }
-  if (!root.has("version")) refuse(root, "version must be there");
-  if (configs.empty()) refuse(root, "mig-configs must have at least one entry");
+  require(root.has("version"), root, "version must be there");
+  require(!configs.empty(), root, "mig-configs must have at least one entry");
   return configs;
 }
 
@@ -323,21 +322,19 @@ MigConfig read_mig_config(const std::string& place) {
   if (hash != place.npos) config.label = place.substr(hash + 1);
   try {
     const auto configs = mig_configs_from_yaml(text_of_file(config.file));
-    std::string labels;
-    for (const auto& [label, unused] : configs) {
-      labels += (labels.empty() ? "" : ", ") + printable(label);
-    }
+    std::vector<std::string> labels;
+    for (const auto& [label, unused] : configs) labels.push_back(printable(label));
     if (hash == place.npos) {
       if (configs.size() != 1) {
         throw std::invalid_argument("say which of its configurations, as in FILE#LABEL: " +
-                                    shortened(labels));
+                                    shortened(joined(labels)));
       }
       config.label = configs.begin()->first;
     }
     const auto found = configs.find(config.label);
     if (found == configs.end()) {
       throw std::invalid_argument("it has no configuration '" + config.label + "'; it has " +
-                                  shortened(labels));
+                                  shortened(joined(labels)));
     }
     config.entries = found->second;
   } catch (const std::invalid_argument& error) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -125,9 +126,8 @@ std::vector<Finding> peer_findings(const std::vector<Placement>& placements,
       for (const PlacedRank& rank : job.ranks) ranks.push_back(device_of(job, rank, hosts));
       const std::string name =
           placement.jobs.size() > 1 ? "job " + std::to_string(j + 1) + " of " : "";
-      for (const Finding& found : peer_findings(name + "'" + placement.layout + "'", ranks)) {
-        findings.push_back(found);
-      }
+      std::ranges::copy(peer_findings(name + "'" + placement.layout + "'", ranks),
+                        std::back_inserter(findings));
     }
   }
   return findings;

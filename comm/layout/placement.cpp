@@ -1,13 +1,14 @@
 #include "comm/layout/placement.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <random>
 #include <set>
-#include <stdexcept>
 
+#include "base/text.h"
+#include "comm/layout/gpu_shares.h"
 #include "comm/layout/layout.h"
-#include "comm/layout/mig_placement.h"
 #include "comm/layout/short_form.h"
 
 namespace nearmetal {
@@ -59,48 +60,39 @@ class Placer {
       take(instance, job.share && job.share->mode != SharingMode::vgpu, here);
       ranks += static_cast<int64_t>(instance.gpus.size()) + instance.ranks;
       if (hosts.insert(instance.host).second) continue;
-      const std::string again = here + ": the job is on '" + instance.host + "' already; ";
-      if (!layout_.emulate) {
-        throw std::invalid_argument(again + "with \"emulate\": true each instance is a part");
-      }
+      const std::string again = "the job is on '" + instance.host + "' already; ";
+      if (!layout_.emulate) refuse(here, again + "with \"emulate\": true each instance is a part");
       if (job.instances[k - 1].host == instance.host) continue;
-      throw std::invalid_argument(again + "name its parts one after the other, as mpirun fills " +
-                                  "one host after the other");
+      refuse(here, again + "name its parts one after the other, as mpirun fills one host after " +
+                       "the other");
     }
     all_ranks_ += ranks;
     if (all_ranks_ > most_ranks) {
-      throw std::invalid_argument(layout_.source + ": more than " + std::to_string(most_ranks) +
-                                  " ranks");
+      refuse(layout_.source, "more than " + std::to_string(most_ranks) + " ranks");
     }
     const auto expected = layout_.expect.world_size;
     if (expected && *expected != ranks) {
-      throw std::invalid_argument(place + ": it has " + std::to_string(ranks) +
-                                  " ranks, and a world_size of " + std::to_string(*expected) +
-                                  " is expected");
+      refuse(place, "it has " + std::to_string(ranks) + " ranks, and a world_size of " +
+                        std::to_string(*expected) + " is expected");
     }
   }
 
   void take(const Instance& instance, bool shared, const std::string& place) {
     const auto found = taken_.find(instance.host);
-    if (found == taken_.end()) {
-      throw std::invalid_argument(place + ": there is no host '" + instance.host + "'");
-    }
+    if (found == taken_.end()) refuse(place, "there is no host '" + instance.host + "'");
     Taken& taken = found->second;
     const int64_t gpus = taken.host->gpus;
     taken.ranks = shared ? std::max(taken.ranks, instance.ranks) : taken.ranks + instance.ranks;
     if (instance.ranks > 0 && gpus > 0) {
-      throw std::invalid_argument(place + ": '" + instance.host +
-                                  "' has GPUs: name those that the ranks take");
+      refuse(place, "'" + instance.host + "' has GPUs: name those that the ranks take");
     }
     for (const int64_t gpu : instance.gpus) {
       if (gpu >= gpus) {
-        throw std::invalid_argument(place + ": '" + instance.host + "' has " +
-                                    std::to_string(gpus) + " GPUs, from 0: there is no GPU " +
-                                    std::to_string(gpu));
+        refuse(place, "'" + instance.host + "' has " + std::to_string(gpus) +
+                          " GPUs, from 0: there is no GPU " + std::to_string(gpu));
       }
       if (taken.gpus.insert(gpu).second || shared) continue;
-      throw std::invalid_argument(place + ": GPU " + std::to_string(gpu) + " of '" + instance.host +
-                                  "' is taken already");
+      refuse(place, "GPU " + std::to_string(gpu) + " of '" + instance.host + "' is taken already");
     }
   }
 
@@ -108,19 +100,17 @@ class Placer {
     for (const auto& [name, taken] : taken_) {
       const auto cpus = static_cast<int64_t>(taken.cpus.size());
       if (cpus == 0 || taken.ranks <= cpus) continue;
-      throw std::invalid_argument(layout_.source + ": '" + name + "' has " + std::to_string(cpus) +
-                                  " CPUs for " + std::to_string(taken.ranks) + " ranks");
+      refuse(layout_.source, "'" + name + "' has " + std::to_string(cpus) + " CPUs for " +
+                                 std::to_string(taken.ranks) + " ranks");
     }
   }
 
   void require_one_device() const {
-    bool gpu = false;
-    bool cpu = false;
+    bool gpu = false, cpu = false;
     for (const PlacedJob& job : placement_.jobs) {
       for (const PlacedRank& rank : job.ranks) (rank.gpu ? gpu : cpu) = true;
     }
-    if (!gpu || !cpu) return;
-    throw std::invalid_argument(layout_.source + ": some ranks have GPUs and others have none");
+    if (gpu && cpu) refuse(layout_.source, "some ranks have GPUs and others have none");
   }
 
   void place_job(const Job& job, size_t index, size_t jobs) {
@@ -186,12 +176,11 @@ class Placer {
       variables["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = std::to_string(*share.threads_percent);
     }
     if (!share.memory_gib) return;
-    std::string limits;
+    std::vector<std::string> limits;
     for (size_t gpu = 0; gpu < job.instances.front().gpus.size(); ++gpu) {
-      limits += (gpu > 0 ? "," : "") + std::to_string(gpu) + "=" +
-                std::to_string(*share.memory_gib) + "G";
+      limits.push_back(std::to_string(gpu) + "=" + std::to_string(*share.memory_gib) + "G");
     }
-    variables["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = limits;
+    variables["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = joined(limits, ",");
   }
 
   // Clients of MPS count the GPUs of their daemon: those that the layout takes.
@@ -203,12 +192,12 @@ class Placer {
 
   void add_gpu_variables(const Instance& instance, const Job& job, std::optional<int64_t> vm,
                          bool one_host, std::map<std::string, std::string>& variables) const {
-    std::string visible;
+    std::vector<std::string> visible;
     for (const int64_t gpu : instance.gpus) {
-      visible += (visible.empty() ? "" : ",") + std::to_string(visible_index(gpu, instance, job));
+      visible.push_back(std::to_string(visible_index(gpu, instance, job)));
     }
     variables["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID";
-    variables["CUDA_VISIBLE_DEVICES"] = visible;
+    variables["CUDA_VISIBLE_DEVICES"] = joined(visible, ",");
     if (!vm) return;
     variables["NCCL_HOSTID"] = instance.host + "-vm" + std::to_string(*vm);
     variables["NCCL_NET"] = "Socket";
@@ -221,8 +210,8 @@ class Placer {
       std::map<std::string, std::string> variables) const {
     for (const auto& [name, value] : variables_) {
       if (variables.emplace(name, value).second) continue;
-      throw std::invalid_argument(layout_.source + ": it sets " + name +
-                                  " itself; take it out of the launcher's variables");
+      refuse(layout_.source,
+             "it sets " + name + " itself; take it out of the launcher's variables");
     }
     return variables;
   }
@@ -235,22 +224,22 @@ class Placer {
     std::vector<NumaNode> nodes = host.numa;
     if (nodes.empty()) {
       NumaNode& whole = nodes.emplace_back(NumaNode{to_cpu_list(all), {}});
-      for (int64_t gpu = 0; gpu < host.gpus; ++gpu) whole.gpus.push_back(gpu);
+      whole.gpus.resize(host.gpus);
+      std::iota(whole.gpus.begin(), whole.gpus.end(), 0);
     }
     std::vector<int64_t> cpus;
     for (const NumaNode& node : nodes) {
       const std::vector<int64_t> near = parse_cpu_list(node.cpus);
-      for (size_t i = 0; i < node.gpus.size(); ++i) {
+      const auto parts = std::ssize(node.gpus);
+      for (int64_t i = 0; i < parts; ++i) {
         if (std::ranges::find(gpus, node.gpus[i]) == gpus.end()) continue;
-        const std::vector<int64_t> share =
-            part_of(near, static_cast<int64_t>(i), static_cast<int64_t>(node.gpus.size()));
-        cpus.insert(cpus.end(), share.begin(), share.end());
+        std::ranges::copy(part_of(near, i, parts), std::back_inserter(cpus));
       }
     }
     std::ranges::sort(cpus);
     if (!cpus.empty()) return to_cpu_list(cpus);
-    throw std::invalid_argument(layout_.source + ": '" + host.name +
-                                "' has too few CPUs for a part of its own for each GPU");
+    refuse(layout_.source,
+           "'" + host.name + "' has too few CPUs for a part of its own for each GPU");
   }
 
   const Layout& layout_;
@@ -273,9 +262,9 @@ std::string share_size(const PlacedJob& job) {
 }
 
 int64_t Placement::ranks() const {
-  return std::accumulate(jobs.begin(), jobs.end(), int64_t{0}, [](int64_t sum, const auto& job) {
-    return sum + static_cast<int64_t>(job.ranks.size());
-  });
+  int64_t sum = 0;
+  for (const PlacedJob& job : jobs) sum += std::ssize(job.ranks);
+  return sum;
 }
 
 std::vector<size_t> Placement::training_jobs() const {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/text.h"
+
 namespace nearmetal {
 namespace {
 
@@ -13,15 +15,7 @@ std::string quoted_literal(std::string_view text) {
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
   const bool plain = text.find_first_not_of(harmless) == std::string_view::npos;
   if (plain && !text.empty()) return std::string(text);
-  std::string quoted = "'";
-  for (const char c : text) {
-    if (c == '\'') {
-      quoted += "'\\''";
-    } else {
-      quoted += c;
-    }
-  }
-  return quoted + "'";
+  return "'" + replaced(std::string(text), "'", "'\\''") + "'";
 }
 
 }  // namespace
@@ -45,9 +39,9 @@ std::string shell_quoted(const std::string& text) {
 }
 
 std::string shell_quoted(const std::vector<std::string>& words) {
-  std::string line;
-  for (const std::string& word : words) line += (line.empty() ? "" : " ") + shell_quoted(word);
-  return line;
+  std::vector<std::string> quoted;
+  for (const std::string& word : words) quoted.push_back(shell_quoted(word));
+  return joined(quoted, " ");
 }
 
 }  // namespace nearmetal

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
-#include <map>
 #include <stdexcept>
-#include <string_view>
 #include <utility>
 
 #include "base/text.h"
@@ -61,8 +59,7 @@ std::string nic_text(const Host& host, const std::vector<int64_t>& gpus) {
   for (const int64_t gpu : gpus) {
     const GpuPlace& place = place_of(host, gpu);
     if (!place.nearest_nic) continue;
-    const std::string nic = place.nic + " (" + to_string(*place.nearest_nic) + ")";
-    if (std::ranges::find(nics, nic) == nics.end()) nics.push_back(nic);
+    add_new(nics, place.nic + " (" + to_string(*place.nearest_nic) + ")");
   }
   if (nics.empty()) return "";
   return (nics.size() > 1 ? "nearest NICs: " : "nearest NIC: ") + joined(nics);
@@ -99,12 +96,12 @@ class Parser {
     if (!take(c)) fail(std::string("'") + c + "'");
   }
 
-  int64_t number(int64_t most) {
+  int64_t number() {
     int64_t value = 0;
     const char* start = text_.data() + position_;
     const auto [stop, error] = std::from_chars(start, text_.data() + text_.size(), value);
-    if (error != std::errc() || value < 1 || value > most) {
-      fail("a number from 1 to " + std::to_string(most));
+    if (error != std::errc() || value < 1 || value > most_ranks) {
+      fail("a number from 1 to " + std::to_string(most_ranks));
     }
     position_ += stop - start;
     return value;
@@ -114,9 +111,9 @@ class Parser {
   JobShape shape_from(int64_t nodes) {
     JobShape shape{.nodes = nodes};
     require('x');
-    shape.vms = number(most_ranks);
+    shape.vms = number();
     require('x');
-    shape.gpus = number(most_ranks);
+    shape.gpus = number();
     // Each factor is small enough that the product of two does not overflow.
     if (nodes * shape.vms > most_ranks || shape.ranks() > most_ranks) {
       fail("a job of at most " + std::to_string(most_ranks) + " ranks");
@@ -125,9 +122,9 @@ class Parser {
   }
 
   JobShape shape() {
-    if (!take('(')) return shape_from(number(most_ranks));
-    const JobShape shape = shape_from(number(most_ranks));
-    require(')');
+    const bool bracketed = take('(');
+    const JobShape shape = shape_from(number());
+    if (bracketed) require(')');
     return shape;
   }
 
@@ -137,7 +134,7 @@ class Parser {
     if (position_ < text_.size() && text_[position_] == '(') {
       job = shape();
     } else {
-      const int64_t first = number(most_ranks);
+      const int64_t first = number();
       if (take('*')) {
         count = first;
         job = shape();

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "reports/conditions/layer.h"
+#include "reports/conditions/condition.h"
 #include "reports/document/types.h"
 
 namespace nearmetal {

@@ -5,8 +5,7 @@
 #include <set>
 #include <string>
 
-#include "reports/conditions/gpu_conditions.h"
-#include "reports/conditions/host_conditions.h"
+#include "reports/conditions/machine_conditions.h"
 #include "reports/conditions/network_conditions.h"
 #include "reports/conditions/path_conditions.h"
 

@@ -72,8 +72,8 @@ Advice on_host(const std::string& text) {
   return {"on the host: " + text, "on the host: " + text, text};
 }
 
-Condition of_machine(const char* code, Urgency severity, const Here& here, const char* why,
-                     const Advice& advice) {
+Condition of_machine(const char* code, const Here& here, const char* why, const Advice& advice,
+                     Urgency severity) {
   return {{code}, nothing, severity, here, {}, why, advice};
 }
 
@@ -82,8 +82,8 @@ Condition of_sides(const char* code, const Slowed& slowed, const Between& betwee
   return {{code}, slowed, Urgency::warning, {}, between, "", advice};
 }
 
-Condition of_both(const Codes& codes, const Slowed& slowed, Urgency severity, const Here& here,
-                  const Between& between, const char* why, const Advice& advice) {
+Condition of_both(const Codes& codes, const Slowed& slowed, const Here& here,
+                  const Between& between, const char* why, const Advice& advice, Urgency severity) {
   return {codes, slowed, severity, here, between, why, advice};
 }
 

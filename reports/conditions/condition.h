@@ -3,16 +3,31 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "reports/conditions/layer.h"
+#include "reports/document/types.h"
 #include "reports/document/warning.h"
 
 namespace nearmetal {
+
+/// clock: of the GPU's multiprocessors, or of the CPU that computes; compute: matrix products;
+/// memory: of the device; cpu: time that the CPUs do not give to this process; launch: the path on
+/// which kernels are queued; input: images on their way to the device; communication: gradients.
+enum class Layer { clock, compute, memory, cpu, launch, input, communication };
+constexpr auto names_of(Layer) {
+  return std::array{"clock", "compute", "memory", "cpu", "launch", "input", "communication"};
+}
+
+/// One side of a comparison: complete runs of one arm, and the machines they ran on.
+struct ExplainedSide {
+  std::vector<const Run*> runs;
+  std::vector<const Environment*> environments;
+};
 
 /// The evidence in words; none where nothing was seen.
 using Seen = std::optional<std::string>;
@@ -72,14 +87,15 @@ struct Condition {
 using Conditions = std::vector<Condition>;
 
 /// What doctor alone tells.
-Condition of_machine(const char* code, Urgency severity, const Here& here, const char* why,
-                     const Advice& advice);
+Condition of_machine(const char* code, const Here& here, const char* why, const Advice& advice,
+                     Urgency severity = Urgency::warning);
 /// What attribution alone tells.
 Condition of_sides(const char* code, const Slowed& slowed, const Between& between,
                    const Advice& advice);
 /// What both tell.
-Condition of_both(const Codes& codes, const Slowed& slowed, Urgency severity, const Here& here,
-                  const Between& between, const char* why, const Advice& advice);
+Condition of_both(const Codes& codes, const Slowed& slowed, const Here& here,
+                  const Between& between, const char* why, const Advice& advice,
+                  Urgency severity = Urgency::warning);
 
 /// Throws std::logic_error where there is none of that code.
 const Condition& condition_of(const Conditions& conditions, const std::string& code);

@@ -95,10 +95,9 @@ Seen added_variables(const ExplainedSide& base, const ExplainedSide& next) {
   return list_of(added);
 }
 
-bool has_active_port(const RdmaDevice& nic) {
-  return std::ranges::any_of(nic.ports,
-                             [](const RdmaPort& port) { return port.state.value == "active"; });
-}
+bool is_active(const RdmaPort& port) { return port.state.value == "active"; }
+
+bool has_active_port(const RdmaDevice& nic) { return std::ranges::any_of(nic.ports, is_active); }
 
 // Earlier reports have the RDMA devices as names of those of network interfaces alone.
 std::optional<double> active_nics(const Environment& machine) {
@@ -110,16 +109,15 @@ std::optional<double> active_nics(const Environment& machine) {
 }
 
 const Conditions of_exchange = {
-    of_both({"nccl_variables", "transport"}, exchange, Urgency::note, limiting_variables,
-            added_variables, "NCCL may leave its fastest transport or algorithm unused",
-            {"unset them: they keep NCCL from its fastest transport"}),
+    of_both({"nccl_variables", "transport"}, exchange, limiting_variables, added_variables,
+            "NCCL may leave its fastest transport or algorithm unused",
+            {"unset them: they keep NCCL from its fastest transport"}, Urgency::note),
     of_sides(
         "p2p_lost", exchange, lost_p2p,
         {"P2P needs peer access: GPUs of one NVLink domain passed through together, ACS or ATS"}),
-    of_sides(
-        "shared_memory_lost", exchange, lost_shared_memory,
-        {"ranks of one host need a common IPC namespace, /dev/shm and host name; those of several "
-         "VMs have the network alone: put more GPUs into each"}),
+    of_sides("shared_memory_lost", exchange, lost_shared_memory,
+             {"ranks of one host need a common IPC namespace, /dev/shm and host name; those of "
+              "several VMs have the network alone: put more GPUs into each"}),
     of_sides("transport_chosen", exchange, other_transports,
              {"NCCL_DEBUG=INFO tells why: P2P needs peer access, shared memory one host, RDMA its "
               "NICs"}),
@@ -146,7 +144,6 @@ std::string names_of(const Ports& ports) {
   return shortened(joined(names));
 }
 
-bool is_active(const RdmaPort& port) { return port.state.value == "active"; }
 bool is_infiniband(const RdmaPort& port) { return port.link_layer.value == "InfiniBand"; }
 bool has_rate(const RdmaPort& port) { return is_active(port) && port.bits_per_second; }
 
@@ -179,8 +176,9 @@ std::string gigabits(int64_t bits_per_second) {
   return shortest(1e-9 * static_cast<double>(bits_per_second), 4);
 }
 
-Signs ports_down(const Environment& machine, bool infiniband) {
-  const Ports down = ports_where(machine, [=](const RdmaPort& port) {
+template <bool infiniband>
+Signs ports_down(const Environment& machine) {
+  const Ports down = ports_where(machine, [](const RdmaPort& port) {
     return port.state && !is_active(port) && is_infiniband(port) == infiniband;
   });
   if (down.empty()) return {};
@@ -195,9 +193,6 @@ Signs ports_down(const Environment& machine, bool infiniband) {
                          : "no port is up: NCCL goes by TCP sockets, at a fraction of the rate",
            .names = names_in_commands(down)}};
 }
-
-Signs infiniband_down(const Environment& machine) { return ports_down(machine, true); }
-Signs ethernet_down(const Environment& machine) { return ports_down(machine, false); }
 
 // Ports of one model are compared, as others may have been bought slower.
 Signs slower_ports(const Environment& machine) {
@@ -342,13 +337,12 @@ Advice advice_on_slow_port() {
   const std::string agreed =
       " shows what was agreed; of other networks: ethtool), and at the switch's port";
   const std::string of_host = "on the host: look at cable and transceiver (mlxlink -d NIC" + agreed;
-  return {of_host +
-              "; of a virtual function also at its limit: ip link set PARENT vf N "
-              "max_tx_rate 0",
-          of_host +
-              "; of a virtual function also at the rate that vSphere set its physical NIC to "
-              "(esxcli network nic list)",
-          "look at cable and transceiver (mlxlink -d DEVICE" + agreed};
+  return {
+      of_host + "; of a virtual function also at its limit: ip link set PARENT vf N max_tx_rate 0",
+      of_host +
+          "; of a virtual function also at the rate that vSphere set its physical NIC to (esxcli "
+          "network nic list)",
+      "look at cable and transceiver (mlxlink -d DEVICE" + agreed};
 }
 
 const std::string interface_up = "ip link set INTERFACE up";
@@ -367,39 +361,36 @@ const std::string load_in_vm = "in the VM: " + load;
 const std::string index_in_vm = unset_index + ": a VM has other indices than its host";
 
 const Conditions of_nics = {
-    of_machine("rdma_port_down", Urgency::warning, infiniband_down, "",
-               {"look at the cable and the switch's port, and whether a subnet manager runs "
-                "(opensm, or that of the switch): a port that is linked up and not active waits "
-                "for it"}),
-    of_machine("rdma_port_down", Urgency::warning, ethernet_down, "",
+    of_machine(
+        "rdma_port_down", ports_down<true>, "",
+        {"look at the cable and the switch's port, and whether a subnet manager runs (opensm, or "
+         "that of the switch): a port that is linked up and not active waits for it"}),
+    of_machine("rdma_port_down", ports_down<false>, "",
                {up_in_vm + ": ip link set PARENT vf N state auto",
                 up_in_vm + " the uplink of its physical NIC",
                 interface_up + ", and look at the cable and the switch's port"}),
-    of_both({"roce_gid_index"}, network, Urgency::warning, wrong_gid_index, {},
+    of_both({"roce_gid_index"}, network, wrong_gid_index, {},
             "connections fail, or go by RoCE v1, which is not routed",
             {index_in_vm, index_in_vm, unset_index}),
-    of_both({"roce_without_gid"}, network, Urgency::warning, ports_without_gid, {},
+    of_both({"roce_without_gid"}, network, ports_without_gid, {},
             "RoCE v1 is not routed, and NCCL looks for v2: connections fail or go by TCP sockets",
             {"in the VM: " + give_address,
              "in the VM: " + give_address +
                  "; in ESXi the port group's VLAN must be the one that the switch has",
-             give_address +
-                 "; a container needs the interface in its own network namespace, or that of "
-                 "the host"}),
-    of_both({"nic_link_slow"}, network, Urgency::warning, slow_links, {},
-            "PCIe may carry less than its ports",
+             give_address + "; a container needs the interface in its own network namespace, or "
+                            "that of the host"}),
+    of_both({"nic_link_slow"}, network, slow_links, {}, "PCIe may carry less than its ports",
             on_host("reseat it, or look at the slot, its bifurcation and the BIOS")),
-    of_machine(
-        "rdma_port_below_link", Urgency::note, ports_below_links,
-        "jobs over several hosts get what the port agreed on, and the NIC may be capable of more; "
-        "where NIC or network are of that rate, there is nothing to do",
-        advice_on_slow_port()),
-    of_both({"rdma_file_missing", "device_files_missing"}, network, Urgency::warning, without_file,
-            {}, "programs here cannot use them: NCCL and MPI go by TCP sockets",
+    of_machine("rdma_port_below_link", ports_below_links,
+               "jobs over several hosts get what the port agreed on, and the NIC may be capable of "
+               "more; where NIC or network are of that rate, there is nothing to do",
+               advice_on_slow_port(), Urgency::note),
+    of_both({"rdma_file_missing", "device_files_missing"}, network, without_file, {},
+            "programs here cannot use them: NCCL and MPI go by TCP sockets",
             {load_in_vm, load_in_vm, load,
              "docker: --device=/dev/infiniband; Kubernetes: the resource of an RDMA device plugin "
              "(rdma/...), in all pods"}),
-    of_both({"rdma_port_slow", "network_slower"}, network, Urgency::warning, slower_ports,
+    of_both({"rdma_port_slow", "network_slower"}, network, slower_ports,
             less("fastest network of a system, in Gbit/s:", fastest_network, network_rate),
             "a ring over all NICs is as fast as the slowest", advice_on_slow_port()),
 };

@@ -14,8 +14,7 @@ std::string gpu_name(size_t index) { return "GPU " + std::to_string(index); }
 
 // Where the configuration of PCI devices ends after 64 bytes.
 constexpr const char* as_root =
-    "run doctor as root, in a container with CAP_SYS_ADMIN as well (docker: "
-    "--cap-add=SYS_ADMIN)";
+    "run doctor as root, in a container with CAP_SYS_ADMIN as well (docker: --cap-add=SYS_ADMIN)";
 
 // Nothing but switches is between two devices, so that their traffic need not pass a host bridge.
 bool at_most_switches(const Maybe<PciDistance>& distance) {
@@ -36,8 +35,9 @@ Advice advice_on_acs() {
 
 Condition unknown_acs(Signs (*here)(const Environment&)) {
   return of_machine(
-      "acs_unknown", Urgency::note, here,
-      "redirected traffic goes up to the root complex and back, not through the switch", {as_root});
+      "acs_unknown", here,
+      "redirected traffic goes up to the root complex and back, not through the switch", {as_root},
+      Urgency::note);
 }
 
 Signs unknown_acs_signs(const std::string& where, const Names& names) {
@@ -115,12 +115,12 @@ const std::string same_vm =
     "-m there), pass all GPUs of a bridge through to one VM";
 
 const Conditions of_peers = {
-    of_machine("acs_redirect", Urgency::warning, redirected_peers,
+    of_machine("acs_redirect", redirected_peers,
                "without NVLink it takes the way through the root complex, if it arrives",
                advice_on_acs()),
     unknown_acs(peers_of_unknown_acs),
     of_both(
-        {"peer_access_refused", "p2p_refused"}, exchange, Urgency::warning, refused_peers, {},
+        {"peer_access_refused", "p2p_refused"}, exchange, refused_peers, {},
         "their exchange goes through the host's memory, at a fraction of the speed",
         {domain + "; by PCIe: x-nv-gpudirect-clique=0 of QEMU's vfio-pci, at GPUs below one switch",
          domain + "; by PCIe: pciPassthru.allowP2P = TRUE and pciPassthru.RelaxACSforP2P = TRUE in "
@@ -128,17 +128,17 @@ const Conditions of_peers = {
          "look at nvidia-smi topo -p2p r, which tells the reason, and at PCIe ACS and the IOMMU "
          "(iommu=pt)"}),
     // Whether GPUs should have some takes more than the facts: doctor knows boards by name.
-    of_both({"nvlink_lost", "nvlink_absent"}, exchange, Urgency::warning, {},
+    of_both({"nvlink_lost", "nvlink_absent"}, exchange, {},
             of_machines("there is no NVLink between GPUs", lacks_nvlinks),
             "PCIe carries their exchange, at a tenth of the rate or less",
             {board,
-             board + "; of A100 vGPUs: pciPassthruN.cfg.enable_uvm = 0, as unified memory "
-                     "switches NVLink off between them",
+             board + "; of A100 vGPUs: pciPassthruN.cfg.enable_uvm = 0, as unified memory switches "
+                     "NVLink off between them",
              bridge}),
-    of_machine("peers_without_nvlink", Urgency::note, peers_without_nvlink,
-               "PCIe carries their exchange",
+    of_machine("peers_without_nvlink", peers_without_nvlink, "PCIe carries their exchange",
                {same_vm, same_vm + ", best as a device group (vSphere 8 or later)",
-                "nothing to do where nothing bridges the GPUs; else " + bridge}),
+                "nothing to do where nothing bridges the GPUs; else " + bridge},
+               Urgency::note),
 };
 
 // The NIC of a path; null: it is none on the PCI bus.
@@ -160,8 +160,7 @@ Signs gpu_direct_off(const Environment& machine) {
   for (const Gpu& gpu : machine.gpus) {
     for (const NicPath& path : gpu.nics) {
       const bool off = path.gpu_direct_rdma.value == GpuDirectRdma::none;
-      const bool is_new = std::ranges::find(names, path.rdma_device) == names.end();
-      if (off && is_new && nic_of(machine, path) != nullptr) names.push_back(path.rdma_device);
+      if (off && nic_of(machine, path) != nullptr) add_new(names, path.rdma_device);
     }
   }
   const Maybe<std::string>& flavour = machine.virtualisation.nvidia_kernel_flavour;
@@ -327,13 +326,12 @@ Signs no_topology_file(const Environment& machine) {
   if (!is_vm(machine) || machine.nccl_topology_file) return {};
   const Names gpus = gpus_at(machine, PciDistance::phb, PciDistance::sys, true);
   if (gpus.empty()) return {};
-  return {
-      {.seen = "the VM shows no PCIe switch between its GPUs and NICs, and NCCL has no topology "
-               "file: " +
-               machine.nccl_topology_file.reason,
-       .why = "NCCL takes GPUDirect RDMA only where it sees nothing but switches between GPU "
-              "and NIC (PIX, PXB), and chooses NICs by distance: " +
-              shortened(joined(gpus))}};
+  return {{.seen = "the VM shows no PCIe switch between its GPUs and NICs, and NCCL has no "
+                   "topology file: " +
+                   machine.nccl_topology_file.reason,
+           .why = "NCCL takes GPUDirect RDMA only where it sees nothing but switches between GPU "
+                  "and NIC (PIX, PXB), and chooses NICs by distance: " +
+                  shortened(joined(gpus))}};
 }
 
 bool is_told_distances(const Environment& machine) {
@@ -389,49 +387,44 @@ const std::string topology_file =
     "(clouds have one ready; a network plugin such as aws-ofi-nccl brings its own)";
 constexpr const char* why_ats =
     "in a VM what GPUs and NICs send one another by PCIe goes up to the IOMMU and back down, "
-    "unless "
-    "they keep the IOMMU's translations (ATS)";
+    "unless they keep the IOMMU's translations (ATS)";
 
 const Conditions of_gpu_direct = {
-    of_both({"gpu_direct_off", "gdr_lost"}, network, Urgency::warning, gpu_direct_off,
-            lost_gpu_direct,
-            "what GPUs send to other hosts is copied through this host's memory (NET/IB without "
-            "GDRDMA in "
-            "NCCL's log), though tests between the hosts' memories, such as ib_write_bw, are fast",
-            {"in the VM: " + peermem,
-             "in the VM: " + peermem +
-                 "; the VM's configuration needs pciPassthru.allowP2P = TRUE and "
-                 "pciPassthru.RelaxACSforP2P = TRUE",
-             peermem}),
     of_both(
-        {"nic_far_from_gpu", "nic_distance"}, network, Urgency::warning, nics_across_sockets,
-        less("from a GPU to its nearest NIC:", nearness, distance_text),
-        "all traffic to other hosts crosses the link between the sockets, and NCCL does not take "
-        "GPUDirect RDMA over it",
-        {near + ", and show it both nodes: a pxb-pcie with numa_node= for each",
-         near + " (esxcli hardware pci list tells it), best both as a device group (vSphere 8 or "
-                "later)",
-         place}),
-    of_machine(
-        "nic_beyond_switch", Urgency::note, nics_beyond_switches,
-        "NCCL takes GPUDirect RDMA by itself only where nothing but switches is between them (PIX, "
-        "PXB)",
-        {"try NCCL_NET_GDR_LEVEL=SYS, and measure with and without; or " + place}),
-    of_both({"ats_off", "ats_lost"}, exchange, Urgency::warning, ats_off, lost_ats, why_ats,
+        {"gpu_direct_off", "gdr_lost"}, network, gpu_direct_off, lost_gpu_direct,
+        "what GPUs send to other hosts is copied through this host's memory (NET/IB without GDRDMA "
+        "in NCCL's log), though tests between the hosts' memories, such as ib_write_bw, are fast",
+        {"in the VM: " + peermem,
+         "in the VM: " + peermem +
+             "; the VM's configuration needs pciPassthru.allowP2P = TRUE and "
+             "pciPassthru.RelaxACSforP2P = TRUE",
+         peermem}),
+    of_both({"nic_far_from_gpu", "nic_distance"}, network, nics_across_sockets,
+            less("from a GPU to its nearest NIC:", nearness, distance_text),
+            "all traffic to other hosts crosses the link between the sockets, and NCCL does not "
+            "take GPUDirect RDMA over it",
+            {near + ", and show it both nodes: a pxb-pcie with numa_node= for each",
+             near + " (esxcli hardware pci list tells it), best both as a device group (vSphere 8 "
+                    "or later)",
+             place}),
+    of_machine("nic_beyond_switch", nics_beyond_switches,
+               "NCCL takes GPUDirect RDMA by itself only where nothing but switches is between "
+               "them (PIX, PXB)",
+               {"try NCCL_NET_GDR_LEVEL=SYS, and measure with and without; or " + place},
+               Urgency::note),
+    of_both({"ats_off", "ats_lost"}, exchange, ats_off, lost_ats, why_ats,
             {on_linux + in_nic, on_esxi + in_nic, in_firmware}),
-    of_machine("ats_off", Urgency::warning, ats_absent, why_ats,
-               {by_host, by_host + "; and in ESXi: " + of_esxi}),
-    of_machine("ats_unknown", Urgency::note, ats_unknown, why_ats, {as_root}),
+    of_machine("ats_off", ats_absent, why_ats, {by_host, by_host + "; and in ESXi: " + of_esxi}),
+    of_machine("ats_unknown", ats_unknown, why_ats, {as_root}, Urgency::note),
     of_machine(
-        "acs_redirect_nic", Urgency::warning, redirected_pairs,
+        "acs_redirect_nic", redirected_pairs,
         "it goes up to the root complex and back instead of through the switch that they share",
         advice_on_acs()),
     unknown_acs(pairs_of_unknown_acs),
-    of_machine(
-        "no_topology_file", Urgency::warning, no_topology_file, "",
-        {topology_file + "; or show the VM the host's tree: a pxb-pcie for each NUMA node, with an "
-                         "x3130-upstream switch for each group of GPUs and NICs",
-         topology_file + "; or pass GPUs and NICs as a device group (vSphere 8 or later)"}),
+    of_machine("no_topology_file", no_topology_file, "",
+               {topology_file + "; or show the VM the host's tree: a pxb-pcie for each NUMA node, "
+                                "with an x3130-upstream switch for each group of GPUs and NICs",
+                topology_file + "; or pass GPUs and NICs as a device group (vSphere 8 or later)"}),
 };
 
 }  // namespace

@@ -1,5 +1,3 @@
-#include "comm/layout/mig_placement.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,8 +5,8 @@
 
 #include "base/errors.h"
 #include "comm/launch/launch_plan.h"
-#include "comm/layout/fraction_layouts.h"
 #include "comm/layout/gpu_profiles.h"
+#include "comm/layout/gpu_shares.h"
 
 namespace nearmetal {
 namespace {

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/launch/launch_plan.h"
-#include "comm/layout/fraction_layouts.h"
+#include "comm/layout/gpu_shares.h"
 #include "tests/support/sample_hosts.h"
 
 namespace nearmetal {

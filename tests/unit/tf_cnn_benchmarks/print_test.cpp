@@ -1,11 +1,10 @@
-#include "bench/tf_cnn_benchmarks/print.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <sstream>
 
 #include "base/errors.h"
+#include "bench/tf_cnn_benchmarks/translate.h"
 #include "tests/support/made_up_runs.h"
 
 namespace nearmetal {

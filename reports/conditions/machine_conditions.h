@@ -1,9 +1,12 @@
-// Conditions of an operating system: its CPUs, clock and network, and what it allows its users.
+// Conditions of a machine: its GPUs, its operating system, and what that allows its users.
 #pragma once
 
 #include "reports/conditions/condition.h"
 
 namespace nearmetal {
+
+/// State, clocks, links and place of GPUs. Their signs are each of one GPU.
+const Conditions& gpu_conditions();
 
 /// CPUs, clock, network, and at last what fits many layers.
 const Conditions& system_conditions();

@@ -1,4 +1,4 @@
-// Pages of HTML with their charts, as text.
+// `nearmetal report`, and pages of HTML with their charts, as text.
 #pragma once
 
 #include <string>

@@ -1,13 +1,16 @@
-#include "comm/layout/mig_placement.h"
+#include "comm/layout/gpu_shares.h"
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 #include <set>
-#include <stdexcept>
+#include <string>
 #include <tuple>
+#include <utility>
 
 #include "base/errors.h"
+#include "base/text.h"
 #include "comm/layout/gpu_profiles.h"
 
 namespace nearmetal {
@@ -20,11 +23,11 @@ const Host& host_named(const std::vector<Host>& hosts, const std::string& name) 
 }
 
 std::string listed_profiles(const Host& host, int64_t gpu) {
-  std::string names;
+  std::vector<std::string> names;
   for (const MigDevice& device : host.mig) {
-    if (device.gpu == gpu) names += (names.empty() ? "" : ", ") + profile_or_uuid(device);
+    if (device.gpu == gpu) names.push_back(profile_or_uuid(device));
   }
-  return names.empty() ? "none" : names;
+  return names.empty() ? "none" : joined(names);
 }
 
 // Compute slices, then gigabytes: "3g.71gb" is larger than "1g.35gb".
@@ -34,7 +37,6 @@ std::pair<int64_t, int64_t> size_of(const std::string& profile) {
   return {profile[slices - 1] - '0', std::atoll(profile.c_str() + slices + 2)};
 }
 
-// The MIG device that one rank asks for.
 struct DeviceRequest {
   size_t job = 0;
   size_t rank = 0;
@@ -79,14 +81,14 @@ class MigTaker {
     if (share.instance) require_free(request);
     if (nothing_known && share.instance) return {request.gpu, *share.instance, ""};
     if (nothing_known) {
-      throw std::invalid_argument(request.place + ": '" + request.host->name +
-                                  "' is not this machine: list its MIG devices (\"mig\" of the "
-                                  "host), or name the job's \"instance\"");
+      refuse(request.place, "'" + request.host->name +
+                                "' is not this machine: list its MIG devices (\"mig\" of the "
+                                "host), or name the job's \"instance\"");
     }
     if (share.profile) {
       const std::string why =
           no_such_profile(*share.profile, gpu_facts(*request.host, request.gpu).name);
-      if (!why.empty()) throw std::invalid_argument(request.place + "/profile: " + why);
+      if (!why.empty()) refuse(request.place + "/profile", why);
     }
     for (const MigDevice& device : there) {
       if (device.gpu != request.gpu || booked_.contains(device.uuid)) continue;
@@ -103,8 +105,7 @@ class MigTaker {
       return &other != &request && other.share->instance == request.share->instance;
     });
     if (!again) return;
-    throw std::invalid_argument(request.place + "/instance: another job has " +
-                                *request.share->instance + ", too");
+    refuse(request.place + "/instance", "another job has " + *request.share->instance + ", too");
   }
 
   std::string missing(const DeviceRequest& request) const {
@@ -157,12 +158,8 @@ class MigTaker {
   std::set<std::string> booked_;
 };
 
-}  // namespace
-
-MigTaken take_mig_devices(const Layout& layout, const std::vector<Host>& hosts) {
-  return MigTaker(layout, hosts).take();
-}
-
+// The devices of the first visible GPU for `jobs` jobs, `jobs` at most: of one profile, the largest
+// that has as many; else the largest ones.
 std::vector<MigDevice> mig_devices_for(const Host& host, int64_t jobs) {
   std::vector<MigDevice> devices;
   std::map<std::string, int64_t> counts;
@@ -179,6 +176,85 @@ std::vector<MigDevice> mig_devices_for(const Host& host, int64_t jobs) {
   std::ranges::stable_sort(devices, {}, rank_of);
   if (std::ssize(devices) > jobs) devices.resize(static_cast<size_t>(jobs));
   return devices;
+}
+
+Job job_on(const Host& host, const Share& share) {
+  Instance instance{host.name, {}, host.gpus > 0 ? 0 : 1};
+  if (host.gpus > 0) instance.gpus = {first_gpu_of(host)};
+  return {.instances = {instance}, .share = share};
+}
+
+Layout layout_of(const std::string& name, std::vector<Job> jobs) {
+  Layout layout;
+  layout.name = layout.source = name;
+  layout.jobs = std::move(jobs);
+  return layout;
+}
+
+Share share_of(const MigDevice& device) {
+  Share share{.mode = SharingMode::mig};
+  (device.profile.empty() ? share.instance : share.profile) = profile_or_uuid(device);
+  return share;
+}
+
+// Shares that jobs have at once. Names fit into the labels of charts, also beside neighbours.
+struct NamedShares {
+  std::string name;
+  std::vector<Share> shares{};  // by job
+};
+
+NamedShares shares_of(const std::vector<MigDevice>& devices) {
+  NamedShares named;
+  std::vector<std::string> names;
+  for (const MigDevice& device : devices) {
+    named.shares.push_back(share_of(device));
+    names.push_back(profile_or_uuid(device));
+  }
+  const bool even = std::set(names.begin(), names.end()).size() == 1;
+  named.name = "MIG " + (even ? names.front() : joined(names, " + "));
+  return named;
+}
+
+// Parts of the GPU are even, but for MIG devices.
+std::vector<NamedShares> shares_at_once(const Host& host, int64_t jobs) {
+  const int64_t part = 100 / jobs;
+  const std::string percent = " " + std::to_string(part) + " percent";
+  std::vector<NamedShares> all;
+  const auto add = [&](const std::string& name, const Share& share) {
+    all.push_back({name, std::vector(static_cast<size_t>(jobs), share)});
+  };
+  add("time slices", {.mode = SharingMode::timeslice});
+  if (host.gpus == 0) return all;
+  add("MPS", {.mode = SharingMode::mps});
+  add("MPS" + percent, {.mode = SharingMode::mps, .threads_percent = part});
+  add("SMs" + percent, {.mode = SharingMode::sm, .threads_percent = part});
+  const std::vector<MigDevice> devices = mig_devices_for(host, jobs);
+  if (std::ssize(devices) == jobs) all.push_back(shares_of(devices));
+  return all;
+}
+
+// One job alone on each part that some job has: the cost of neighbours is told from that of a
+// smaller share.
+std::vector<Layout> alone_on_parts(const Host& host, const std::vector<NamedShares>& all) {
+  std::vector<Layout> layouts;
+  for (const NamedShares& named : all) {
+    std::map<std::string, Share> parts;
+    for (const Share& share : named.shares) {
+      if (share.threads_percent) parts.emplace(named.name, share);
+      const auto& device = share.profile ? share.profile : share.instance;
+      if (device) parts.emplace("MIG " + *device, share);
+    }
+    for (const auto& [name, share] : parts) {
+      layouts.push_back(layout_of("alone, " + name, {job_on(host, share)}));
+    }
+  }
+  return layouts;
+}
+
+}  // namespace
+
+MigTaken take_mig_devices(const Layout& layout, const std::vector<Host>& hosts) {
+  return MigTaker(layout, hosts).take();
 }
 
 std::string no_mig_reason(const Host& host, int64_t jobs) {
@@ -200,6 +276,36 @@ std::string no_mig_reason(const Host& host, int64_t jobs) {
       there > 0 ? "nvidia-smi mig -i " + std::to_string(first) + " -dci, -dgi, then " : "";
   return found + "; an administrator makes " + std::to_string(jobs) + " even ones: " + room +
          mig_commands(first, why.empty(), profiles);
+}
+
+std::vector<Layout> fraction_layouts(const Host& host, const Fractions& fractions) {
+  const std::vector<NamedShares> all = shares_at_once(host, fractions.jobs);
+  const std::vector<std::string> names = fraction_names(fractions);
+  const std::vector<NeighbourLoad>& loads = fractions.neighbours;
+  std::vector<Layout> layouts = {layout_of("alone", {job_on(host, {.mode = SharingMode::alone})})};
+  if (loads.empty()) {
+    const Job turn = job_on(host, {.mode = SharingMode::serial});
+    layouts.push_back(layout_of(names[0] + "serial", {static_cast<size_t>(fractions.jobs), turn}));
+  }
+  for (size_t i = 0; i < names.size(); ++i) {
+    for (const NamedShares& named : all) {
+      std::vector<Job> jobs;
+      for (const Share& share : named.shares) jobs.push_back(job_on(host, share));
+      for (size_t job = 1; job < jobs.size() && !loads.empty(); ++job) jobs[job].stress = loads[i];
+      layouts.push_back(layout_of(names[i] + named.name, std::move(jobs)));
+    }
+  }
+  std::ranges::move(alone_on_parts(host, all), std::back_inserter(layouts));
+  return layouts;
+}
+
+std::vector<std::string> fraction_names(const Fractions& fractions) {
+  if (fractions.neighbours.empty()) return {std::to_string(fractions.jobs) + " jobs, "};
+  std::vector<std::string> names;
+  for (const NeighbourLoad load : fractions.neighbours) {
+    names.push_back("1 job, " + std::to_string(fractions.jobs - 1) + " " + to_string(load) + ", ");
+  }
+  return names;
 }
 
 }  // namespace nearmetal
