@@ -1,7 +1,7 @@
 // The parts that make a graph a stage: values that come and go, the waits for them, and time marks.
 #include <stdexcept>
 
-#include "models/cpu/lowering_state.h"
+#include "models/cpu/lowering.h"
 
 namespace nearmetal::cpu {
 namespace {
@@ -116,11 +116,11 @@ void Lowering::end_stage_task(const std::vector<StageTask>& tasks, size_t index)
     state.stage.seconds.*kind += mark.end_seconds - mark.begin_seconds;
   });
   if (forward && graph_.sends()) {
-    start(Transfer::send_value, task.micro_batch, values_.back());
+    start(Transfer::send_value, task.micro_batch, tensors_.values.back());
   }
   if (!forward && graph_.receives()) {
     finish_sent_gradient();
-    start(Transfer::send_gradient, task.micro_batch, gradients_.front().front());
+    start(Transfer::send_gradient, task.micro_batch, tensors_.gradients.front().front());
     sent_gradient_ = task.micro_batch;
   }
   if (index + 1 == tasks.size()) finish_sent_gradient();
@@ -136,19 +136,20 @@ void Lowering::finish_sent_gradient() {
 void Lowering::forward_boundary(int i) {
   const auto received = static_cast<size_t>(Transfer::receive_value);
   if (i == 0) {
-    values_[i] = boundary_[micro_batch_][received];
+    tensors_.values[i] = boundary_[micro_batch_][received];
     return;
   }
-  values_[i] = reordered(graph_.node(i).name, Phase::forward, value(graph_.node(i).inputs[0]),
-                         boundary_tensor(i)->desc());
+  tensors_.values[i] = reordered(graph_.node(i).name, Phase::forward,
+                                 value(graph_.node(i).inputs[0]), boundary_tensor(i)->desc());
 }
 
 void Lowering::backward_boundary(int i) {
-  if (i > 0) {
-    return add_gradient(graph_.node(i).inputs[0],
-                        boundary_[micro_batch_][static_cast<size_t>(Transfer::receive_gradient)]);
+  if (i == 0) {
+    gradient_of(i);  // their sum is what is sent
+    return;
   }
-  gradients_[i] = {gradient_of(i)};
+  add_gradient(graph_.node(i).inputs[0],
+               boundary_[micro_batch_][static_cast<size_t>(Transfer::receive_gradient)]);
 }
 
 }  // namespace nearmetal::cpu

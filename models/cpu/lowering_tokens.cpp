@@ -1,8 +1,7 @@
 // The operations of transformers on tokens, and linear layers, also of whole samples.
 #include <stdexcept>
 
-#include "models/cpu/attention.h"
-#include "models/cpu/lowering_state.h"
+#include "models/cpu/lowering.h"
 #include "models/cpu/token_loops.h"
 
 namespace nearmetal::cpu {
@@ -45,13 +44,13 @@ void Lowering::forward_layer_norm(int i) {
       describe_layer_norm(place_, direction(), row_desc(i), static_cast<float>(node.epsilon));
   layer_norms_.emplace(i, desc);
   Tensor* x = token_value(input, Phase::forward);
-  values_[i] = tensor(token_desc(i));
+  tensors_.values[i] = tensor(token_desc(i));
   Arguments arguments{{DNNL_ARG_SRC, as_rows(input, x)},
                       {DNNL_ARG_SCALE, operand(node.parameters[0])},
                       {DNNL_ARG_SHIFT, operand(node.parameters[1])},
-                      {DNNL_ARG_DST, as_rows(i, values_[i])}};
+                      {DNNL_ARG_DST, as_rows(i, tensors_.values[i])}};
   if (direction() == prop_kind::forward_training) {
-    workspaces_[i] = tensor(vector(2 * rows(i)));
+    tensors_.workspaces[i] = tensor(vector(2 * rows(i)));
     for (const auto& statistics : layer_norm_statistics(i)) arguments.push_back(statistics);
   }
   emit<dnnl::layer_normalization_forward>(
@@ -59,8 +58,8 @@ void Lowering::forward_layer_norm(int i) {
 }
 
 Lowering::Arguments Lowering::layer_norm_statistics(int i) {
-  return {{DNNL_ARG_MEAN, view(workspaces_[i], vector(rows(i)))},
-          {DNNL_ARG_VARIANCE, view(workspaces_[i], vector(rows(i)), 4 * rows(i))}};
+  return {{DNNL_ARG_MEAN, view(tensors_.workspaces[i], vector(rows(i)))},
+          {DNNL_ARG_VARIANCE, view(tensors_.workspaces[i], vector(rows(i)), 4 * rows(i))}};
 }
 
 void Lowering::backward_layer_norm(int i, Tensor* dy) {
@@ -90,10 +89,10 @@ void Lowering::forward_gelu(int i) {
   const auto desc = describe_gelu(place_, direction(), row_desc(i));
   gelus_.emplace(i, desc);
   Tensor* x = token_value(input, Phase::forward);
-  values_[i] = tensor(token_desc(i));
+  tensors_.values[i] = tensor(token_desc(i));
   emit<dnnl::eltwise_forward>(
       node.name, Phase::forward, key(std::string("gelu") + pass(), i), desc,
-      {{DNNL_ARG_SRC, as_rows(input, x)}, {DNNL_ARG_DST, as_rows(i, values_[i])}});
+      {{DNNL_ARG_SRC, as_rows(input, x)}, {DNNL_ARG_DST, as_rows(i, tensors_.values[i])}});
 }
 
 void Lowering::backward_gelu(int i, Tensor* dy) {
@@ -115,7 +114,7 @@ void Lowering::forward_class_token(int i) {
   require_fp32(node);
   define_vector(parameter);
   Tensor* x = token_value(input, Phase::forward);
-  Tensor* y = values_[i] = tensor(token_desc(i));
+  Tensor* y = tensors_.values[i] = tensor(token_desc(i));
   emit(node.name, Phase::forward, "own loop", {x, operand(parameter), y},
        [=, extent = token_extent(input), token = operand(parameter)] {
          prepend_token(extent, x->floats(), token->floats(), y->floats());
@@ -140,7 +139,7 @@ void Lowering::forward_positions(int i) {
   require_fp32(node);
   define_vector(parameter);
   Tensor* x = token_value(node.inputs[0], Phase::forward);
-  Tensor* y = values_[i] = tensor(token_desc(i));
+  Tensor* y = tensors_.values[i] = tensor(token_desc(i));
   emit(node.name, Phase::forward, "own loop", {x, operand(parameter), y},
        [=, extent = token_extent(i), positions = operand(parameter)] {
          add_positions(extent, x->floats(), positions->floats(), y->floats());
@@ -160,7 +159,7 @@ void Lowering::forward_select_token(int i) {
   const Node& node = graph_.node(i);
   require_fp32(node);
   Tensor* x = token_value(node.inputs[0], Phase::forward);
-  Tensor* y = values_[i] = tensor(token_desc(i));
+  Tensor* y = tensors_.values[i] = tensor(token_desc(i));
   emit(node.name, Phase::forward, "own loop", {x, y}, [=, extent = token_extent(node.inputs[0])] {
     first_token(extent, x->floats(), y->floats());
   });
@@ -208,14 +207,14 @@ void Lowering::forward_linear(int i) {
   products_.emplace(i, desc);
   define_parameter(weight, desc.weights_desc());
   Tensor* x = reordered(node.name, Phase::forward, in, desc.src_desc());
-  values_[i] = tensor(of_tokens ? token_desc(i) : outputs);
-  if (graph_.consumers(i).empty()) step_.logits = values_[i];
+  tensors_.values[i] = tensor(of_tokens ? token_desc(i) : outputs);
+  if (graph_.consumers(i).empty()) step_.logits = tensors_.values[i];
   emit<dnnl::inner_product_forward>(
       node.name, Phase::forward, key(std::string(to_string(node.op)) + pass(), i), desc,
       {{DNNL_ARG_SRC, x},
        {DNNL_ARG_WEIGHTS, operand(weight)},
        {DNNL_ARG_BIAS, operand(bias)},
-       {DNNL_ARG_DST, of_tokens ? as_rows(i, values_[i]) : values_[i]}})
+       {DNNL_ARG_DST, of_tokens ? as_rows(i, tensors_.values[i]) : tensors_.values[i]}})
       .flops = flops(i);
 }
 
@@ -265,12 +264,12 @@ void Lowering::forward_attention(int i) {
   require_fp32(node);
   const AttentionExtent extent = attention_extent(node);
   Tensor* x = token_value(node.inputs[0], Phase::forward);
-  Tensor* y = values_[i] = tensor(token_desc(i));
+  Tensor* y = tensors_.values[i] = tensor(token_desc(i));
   const bool keeps = !options_.forward_only;
   const int64_t matrices = keeps ? extent.matrices() : options_.threads;
-  Tensor* p = workspaces_[i] = tensor(vector(matrices * extent.matrix_elements()));
+  Tensor* p = tensors_.workspaces[i] = tensor(vector(matrices * extent.matrix_elements()));
   emit(node.name, Phase::forward, attention_implementation, {x, p, y}, [=] {
-    attention_forward(extent, {x->floats(), p->floats(), keeps, y->floats()});
+    attention_forward(extent, x->floats(), p->floats(), keeps, y->floats());
   }).flops = flops(i);
 }
 
@@ -278,12 +277,12 @@ void Lowering::backward_attention(int i, Tensor* dy) {
   const Node& node = graph_.node(i);
   const AttentionExtent extent = attention_extent(node);
   Tensor* x = token_value(node.inputs[0], Phase::backward);
-  Tensor* p = workspaces_[i];
+  Tensor* p = tensors_.workspaces[i];
   Tensor* dx = tensor(token_desc(node.inputs[0]));
   Tensor* scratch = tensor(vector(options_.threads * extent.matrix_elements()));
   emit(node.name, Phase::backward, attention_implementation, {x, p, dy, scratch, dx}, [=] {
-    attention_backward(extent,
-                       {x->floats(), p->floats(), dy->floats(), scratch->floats(), dx->floats()});
+    attention_backward(extent, x->floats(), p->floats(), dy->floats(), scratch->floats(),
+                       dx->floats());
   }).flops = 2 * flops(i);
   add_gradient(node.inputs[0], dx);
 }
@@ -299,7 +298,7 @@ void Lowering::forward_embedding(int i) {
   for (const int parameter : node.parameters) define_vector(parameter);
   Tensor *words = operand(node.parameters[0]), *positions = operand(node.parameters[1]),
          *types = operand(node.parameters[2]);
-  Tensor* y = values_[i] = tensor(token_desc(i));
+  Tensor* y = tensors_.values[i] = tensor(token_desc(i));
   const TokenExtent extent = token_extent(i);
   Operation& look_up =
       emit(node.name, Phase::forward, "own loop", {words, positions, types, y},
@@ -335,7 +334,7 @@ void Lowering::forward_span_loss(int i) {
   Tensor* gradient = nullptr;
   if (!options_.forward_only) {
     gradient = tensor(token_desc(input));
-    gradients_[input].push_back(gradient);
+    tensors_.gradients[input].push_back(gradient);
   }
   emit(graph_.node(i).name, Phase::forward, "own loop", {logits, gradient},
        [=, extent = token_extent(input), first = micro_batch_ * options_.batch_size,
