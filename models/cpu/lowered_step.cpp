@@ -52,6 +52,12 @@ std::vector<GradientBucket> memory_of(const std::vector<BucketRange>& ranges,
   return buckets;
 }
 
+Operation conversion(const std::string& name, Precision from, const void* in, Precision to,
+                     void* out, int64_t elements) {
+  return own_operation(name, "own loop", elements * (element_bytes(from) + element_bytes(to)),
+                       [=] { convert(from, in, to, out, elements); });
+}
+
 // The operations for one bucket once the backward pass has completed it.
 void append_start(std::vector<Operation>& operations, int number, const BucketRange& range,
                   const GradientBucket& bucket, const FlatGradient& gradient, AllReduce& all_reduce,
@@ -61,11 +67,9 @@ void append_start(std::vector<Operation>& operations, int number, const BucketRa
     operations.push_back(mean_of_micro_batches(name, gradient, range.begin / 4, range.end / 4));
   }
   if (gradient.is_converted()) {
-    operations.push_back(own_operation(
-        name + " to " + to_string(bucket.type), "own loop", 4 * bucket.elements + bucket.bytes(),
-        [from = gradient.computed + range.begin / 4, bucket] {
-          convert(Precision::fp32, from, bucket.type, bucket.data, bucket.elements);
-        }));
+    operations.push_back(conversion(name + " to " + to_string(bucket.type), Precision::fp32,
+                                    gradient.computed + range.begin / 4, bucket.type, bucket.data,
+                                    bucket.elements));
   }
   operations.push_back(
       exposed(own_operation(name, all_reduce.library(), bucket.bytes(),
@@ -81,15 +85,10 @@ std::vector<Operation> ends(const FlatGradient& gradient, int64_t elements, AllR
                             [&all_reduce] { all_reduce.finish(nullptr); }),
               state)};
   if (!gradient.is_converted()) return operations;
-  const int64_t bytes = elements * (4 + element_bytes(gradient.sent_type));
-  operations.push_back(
-      exposed(own_operation(std::string("all buckets from ") + to_string(gradient.sent_type),
-                            "own loop", bytes,
-                            [gradient, elements] {
-                              convert(gradient.sent_type, gradient.sent, Precision::fp32,
-                                      gradient.computed, elements);
-                            }),
-              state));
+  operations.push_back(exposed(
+      conversion(std::string("all buckets from ") + to_string(gradient.sent_type),
+                 gradient.sent_type, gradient.sent, Precision::fp32, gradient.computed, elements),
+      state));
   return operations;
 }
 

@@ -32,6 +32,21 @@ dnnl::memory::desc with_type(const dnnl::memory::desc& desc, dnnl::memory::data_
   throw std::runtime_error("oneDNN has no name for the layout of a parameter");
 }
 
+StageLinks& links_of(const StepState& state) {
+  if (state.stage.links == nullptr) throw std::logic_error("the stage has no neighbours");
+  return *state.stage.links;
+}
+
+// Adds the time of `run` to that which the stage spends on one thing.
+std::function<void()> timed(StepState& state, double PipelineSeconds::*kind,
+                            std::function<void()> run) {
+  return [&state, kind, run = std::move(run)] {
+    const double begin = steady_seconds();
+    run();
+    state.stage.seconds.*kind += steady_seconds() - begin;
+  };
+}
+
 }  // namespace
 
 Lowering::Lowering(const Graph& graph, const ProgramOptions& options, const dnnl::engine& engine,
@@ -99,23 +114,23 @@ const Lowering::Rule& Lowering::rule_of(OpKind op) {
   static constexpr std::array rules = {
       Rule{OpKind::input},
       Rule{OpKind::token_ids},  // no tensor: they lie in the state
-      Rule{OpKind::embedding, &L::forward_embedding, &L::backward_embedding},
+      Rule{OpKind::embedding, &L::forward_embedding, &L::backward_embedding, true},
       Rule{OpKind::conv, &L::forward_convolution, &L::backward_convolution},
       Rule{OpKind::batch_norm, &L::forward_norm, &L::backward_norm},
-      Rule{OpKind::layer_norm, &L::forward_layer_norm, &L::backward_layer_norm},
+      Rule{OpKind::layer_norm, &L::forward_layer_norm, &L::backward_layer_norm, true},
       Rule{OpKind::relu, &L::forward_relu},
-      Rule{OpKind::gelu, &L::forward_gelu, &L::backward_gelu},
+      Rule{OpKind::gelu, &L::forward_gelu, &L::backward_gelu, true},
       Rule{OpKind::add, &L::forward_add, &L::backward_add},
-      Rule{OpKind::token_linear, &L::forward_linear, &L::backward_linear},
-      Rule{OpKind::attention, &L::forward_attention, &L::backward_attention},
-      Rule{OpKind::class_token, &L::forward_class_token, &L::backward_class_token},
-      Rule{OpKind::positions, &L::forward_positions, &L::backward_positions},
-      Rule{OpKind::select_token, &L::forward_select_token, &L::backward_select_token},
+      Rule{OpKind::token_linear, &L::forward_linear, &L::backward_linear, true},
+      Rule{OpKind::attention, &L::forward_attention, &L::backward_attention, true},
+      Rule{OpKind::class_token, &L::forward_class_token, &L::backward_class_token, true},
+      Rule{OpKind::positions, &L::forward_positions, &L::backward_positions, true},
+      Rule{OpKind::select_token, &L::forward_select_token, &L::backward_select_token, true},
       Rule{OpKind::max_pool, &L::forward_pool, &L::backward_pool},
       Rule{OpKind::global_average_pool, &L::forward_pool, &L::backward_pool},
       Rule{OpKind::linear, &L::forward_linear, &L::backward_linear},
       Rule{OpKind::softmax_cross_entropy, &L::forward_loss},  // with its gradient
-      Rule{OpKind::span_loss, &L::forward_span_loss},
+      Rule{OpKind::span_loss, &L::forward_span_loss, nullptr, true},
       Rule{OpKind::boundary, &L::forward_boundary},
   };
   static_assert(rules.size() == names_of(OpKind{}).size());
@@ -124,6 +139,11 @@ const Lowering::Rule& Lowering::rule_of(OpKind op) {
 
 void Lowering::forward(int i) {
   const Rule& rule = rule_of(graph_.node(i).op);
+  if (rule.fp32_alone && options_.precision != Precision::fp32) {
+    throw std::invalid_argument("the CPU backend computes '" + graph_.node(i).name +
+                                "' in fp32 alone, not in " + to_string(options_.precision) +
+                                ": use fp32");
+  }
   if (rule.forward != nullptr) (this->*rule.forward)(i);
 }
 
@@ -206,8 +226,9 @@ void Lowering::define_parameter(int parameter, const Desc& desc) {
   if (desc != master) slice.copy = tensor(desc, Region::copies);
 }
 
-void Lowering::define_vector(int parameter) {
+Tensor* Lowering::vector_operand(int parameter) {
   define_parameter(parameter, vector(graph_.parameters()[parameter].size));
+  return operand(parameter);
 }
 
 Tensor* Lowering::norm_scratch(const NormExtent& extent) {
@@ -278,6 +299,129 @@ void Lowering::place_step() {
   const MemoryPlan plan = plan_memory(lives);
   for (size_t i = 0; i < placed.size(); ++i) placed[i]->offset_bytes = plan.offsets[i];
   step_.bytes(Region::step) = plan.total_bytes;
+}
+
+// Row by row, as both sides understand it, whatever layouts their kernels take. What a linear layer
+// leaves has two dimensions here.
+Tensor* Lowering::boundary_tensor(int boundary) {
+  int source = boundary;
+  while (!graph_.node(source).inputs.empty() && !graph_.node(source).parameters.size() &&
+         graph_.node(source).op != OpKind::max_pool &&
+         graph_.node(source).op != OpKind::global_average_pool) {
+    source = graph_.node(source).inputs[0];
+  }
+  if (!graph_.is(source, OpKind::linear)) {
+    // Tokens as they lie: their features innermost.
+    const bool tokens = graph_.node(boundary).shape.width == 1;
+    return tensor({dims(boundary), type_,
+                   tokens ? dnnl::memory::format_tag::nhwc : dnnl::memory::format_tag::nchw});
+  }
+  const Dims rows{options_.batch_size, graph_.node(boundary).shape.channels};
+  return tensor({rows, type_, dnnl::memory::format_tag::nc});
+}
+
+void Lowering::emit_transfer(Transfer transfer, const char* what, Tensor* data,
+                             std::function<void()> run) {
+  const bool value = transfer == Transfer::receive_value || transfer == Transfer::send_value;
+  double PipelineSeconds::*kind =
+      is_receive(transfer) ? &PipelineSeconds::waiting : &PipelineSeconds::sending;
+  emit(std::string(what) + " " + to_string(transfer), value ? Phase::forward : Phase::backward,
+       "transfer", {data}, timed(state_, kind, std::move(run)));
+}
+
+void Lowering::start(Transfer transfer, int micro_batch, Tensor* data) {
+  boundary(micro_batch, transfer) = data;
+  emit_transfer(transfer, "start", data, [=, bytes = data->bytes(), &state = state_] {
+    links_of(state).start(transfer, micro_batch, data->data(), bytes, nullptr);
+  });
+}
+
+void Lowering::finish(Transfer transfer, int micro_batch, Tensor* data) {
+  emit_transfer(transfer, "finish", data,
+                [=, &state = state_] { links_of(state).finish(transfer, micro_batch, nullptr); });
+}
+
+// Does nothing for a task that reads what the stage itself leaves.
+void Lowering::start_receive(const StageTask& task) {
+  if (task.pass == Pass::forward && graph_.receives()) {
+    start(Transfer::receive_value, task.micro_batch, boundary_tensor(0));
+  } else if (task.pass == Pass::backward && graph_.sends()) {
+    const int last = static_cast<int>(graph_.nodes().size()) - 1;
+    start(Transfer::receive_gradient, task.micro_batch, boundary_tensor(last));
+  }
+}
+
+bool Lowering::receives_ahead(size_t index) const {
+  const PipelinePlace& place = options_.pipeline;
+  return may_receive_ahead(place.schedule, place.stages, static_cast<int>(options_.micro_batches),
+                           place.stage, index);
+}
+
+// Where nothing forbids it, receives are started a task ahead, so that what comes travels while the
+// stage computes.
+void Lowering::begin_stage_task(const std::vector<StageTask>& tasks, size_t index) {
+  const StageTask& task = tasks[index];
+  const int m = task.micro_batch;
+  const bool forward = task.pass == Pass::forward;
+  if (index == 0) {
+    emit("begin of the pipeline", Phase::forward, "mark", {}, [&state = state_] {
+      state.stage.seconds = {};
+      state.stage.begin_seconds = steady_seconds();
+    });
+  }
+  if (index == 0 || !receives_ahead(index - 1)) start_receive(task);
+  const Transfer input = forward ? Transfer::receive_value : Transfer::receive_gradient;
+  if (Tensor* received = boundary(m, input)) finish(input, m, received);
+  if (!forward && graph_.sends()) {
+    finish(Transfer::send_value, m, boundary(m, Transfer::send_value));
+  }
+  if (index + 1 < tasks.size() && receives_ahead(index)) start_receive(tasks[index + 1]);
+  emit("begin", Phase::forward, "mark", {}, [index, task, &state = state_] {
+    const double now = steady_seconds();
+    state.stage.marks[index] = {task, now, now};
+  });
+}
+
+void Lowering::end_stage_task(const std::vector<StageTask>& tasks, size_t index) {
+  const StageTask& task = tasks[index];
+  const bool forward = task.pass == Pass::forward;
+  double PipelineSeconds::*kind = forward ? &PipelineSeconds::forward : &PipelineSeconds::backward;
+  emit("end", Phase::forward, "mark", {}, [index, kind, &state = state_] {
+    TaskMark& mark = state.stage.marks[index];
+    mark.end_seconds = steady_seconds();
+    state.stage.seconds.*kind += mark.end_seconds - mark.begin_seconds;
+  });
+  if (forward && graph_.sends()) {
+    start(Transfer::send_value, task.micro_batch, tensors_.values.back());
+  }
+  if (!forward && graph_.receives()) {
+    finish_sent_gradient();
+    start(Transfer::send_gradient, task.micro_batch, tensors_.gradients.front().front());
+    sent_gradient_ = task.micro_batch;
+  }
+  if (index + 1 == tasks.size()) finish_sent_gradient();
+}
+
+void Lowering::finish_sent_gradient() {
+  if (sent_gradient_ < 0) return;
+  finish(Transfer::send_gradient, sent_gradient_,
+         boundary(sent_gradient_, Transfer::send_gradient));
+  sent_gradient_ = -1;
+}
+
+void Lowering::forward_boundary(int i) {
+  tensors_.values[i] = i == 0
+                           ? boundary(micro_batch_, Transfer::receive_value)
+                           : reordered(graph_.node(i).name, Phase::forward,
+                                       value(graph_.node(i).inputs[0]), boundary_tensor(i)->desc());
+}
+
+void Lowering::backward_boundary(int i) {
+  if (i > 0) {
+    add_gradient(graph_.node(i).inputs[0], boundary(micro_batch_, Transfer::receive_gradient));
+  } else {
+    gradient_of(i);  // their sum is what is sent
+  }
 }
 
 LoweredStep lower(const Graph& graph, const ProgramOptions& options, const dnnl::engine& engine,

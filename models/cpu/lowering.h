@@ -69,6 +69,11 @@ class Lowering {
 
   Operation& emit(const std::string& name, Phase phase, const std::string& implementation,
                   std::vector<Tensor*> operands, std::function<void()> run);
+  // A loop of ours that computes this node alone.
+  Operation& emit_loop(int node, Phase phase, std::vector<Tensor*> operands,
+                       std::function<void()> run) {
+    return emit(graph_.node(node).name, phase, "own loop", std::move(operands), std::move(run));
+  }
   // A primitive, with a scratchpad that lives as long as it runs.
   template <class Primitive, class PrimitiveDesc>
   Operation& emit(const std::string& name, Phase phase, const std::string& key,
@@ -79,18 +84,20 @@ class Lowering {
 
   // A parameter's layout is that which its forward primitive takes.
   void define_parameter(int parameter, const Desc& desc);
-  void define_vector(int parameter);
   Tensor* operand(int parameter) const;
+  Tensor* vector_operand(int parameter);  // defines it, too
   void store_gradient(const std::string& name, int parameter, Tensor* gradient);
   // The tensor that a gradient in this layout is computed into.
   Tensor* gradient_target(int parameter, const Desc& desc);
 
   void lower_task(const std::vector<StageTask>& tasks, size_t index);
 
-  // lowering_stage.cpp
+  // What makes a graph a stage: values that come and go, the waits for them, and time marks.
   Tensor* boundary_tensor(int boundary);
-  Operation& emit_transfer(Transfer transfer, const char* what, Tensor* data,
-                           std::function<void()> run);
+  Tensor*& boundary(int64_t micro_batch, Transfer transfer) {
+    return boundary_[micro_batch][static_cast<size_t>(transfer)];
+  }
+  void emit_transfer(Transfer transfer, const char* what, Tensor* data, std::function<void()> run);
   void start(Transfer transfer, int micro_batch, Tensor* data);
   void finish(Transfer transfer, int micro_batch, Tensor* data);
   void start_receive(const StageTask& task);
@@ -107,6 +114,7 @@ class Lowering {
     OpKind op;
     void (Lowering::*forward)(int i) = nullptr;
     void (Lowering::*backward)(int i, Tensor* dy) = nullptr;
+    bool fp32_alone = false;
   };
   static const Rule& rule_of(OpKind op);
   void walk(int node, Pass pass);
@@ -118,6 +126,8 @@ class Lowering {
   void forward_norm(int i);
   void forward_add(int i);
   void emit_add(int i, int output, bool relu);
+  void emit_sum(const std::string& name, Phase phase, Tensor* left, Tensor* right, bool relu,
+                Tensor* out);
   void forward_relu(int i);
   static dnnl::algorithm pooling_algorithm(const Node& node) {
     return node.op == OpKind::max_pool ? dnnl::algorithm::pooling_max
@@ -149,7 +159,6 @@ class Lowering {
   Tensor* token_value(int node, Phase phase);
   Tensor* as_rows(int node, Tensor* tensor) { return view(tensor, row_desc(node)); }
   TokenExtent token_extent(int node) const;
-  void require_fp32(const Node& node) const;
   Arguments layer_norm_statistics(int i);  // mean and variance of each token, kept
   void forward_layer_norm(int i);
   void backward_layer_norm(int i, Tensor* dy);

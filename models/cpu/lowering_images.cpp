@@ -79,8 +79,7 @@ void Lowering::forward_convolution(int i) {
   Arguments arguments{
       {DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, operand(node.parameters[0])}, {DNNL_ARG_DST, y}};
   if (node.has_bias()) {
-    define_vector(node.parameters[1]);
-    arguments.emplace_back(DNNL_ARG_BIAS, operand(node.parameters[1]));
+    arguments.emplace_back(DNNL_ARG_BIAS, vector_operand(node.parameters[1]));
   }
   std::string name = node.name, what = std::string("conv") + pass();
   if (residual != nullptr) what += "+sum";
@@ -95,7 +94,6 @@ void Lowering::forward_norm(int i) {
   Tensor* x = value(node.inputs[0]);
   const int relu = graph_.sole_consumer(i);
   const bool with_relu = fuses_relu(i);
-  for (const int parameter : node.parameters) define_vector(parameter);
 
   int64_t& end = step_.bytes(Region::statistics);
   const int64_t padded = (node.shape.channels + 15) / 16 * 16;
@@ -111,8 +109,8 @@ void Lowering::forward_norm(int i) {
   const NormExtent extent = norm_extent(x->desc());
   Tensor* y = tensors_.values[i] = tensor(x->desc());
   if (with_relu) tensors_.values[relu] = y;
-  Tensor* scale = operand(node.parameters[0]);
-  Tensor* bias = operand(node.parameters[1]);
+  Tensor* scale = vector_operand(node.parameters[0]);
+  Tensor* bias = vector_operand(node.parameters[1]);
   Tensor* scratch = norm_scratch(extent);
   emit(with_relu ? node.name + " + " + graph_.node(relu).name : node.name, Phase::forward,
        "own loop", {x, scale, bias, y, mean, variance, scratch},
@@ -139,9 +137,14 @@ void Lowering::emit_add(int i, int output, bool relu) {
       graph_.is(source, OpKind::batch_norm) && graph_.consumers(source).size() == 1;
   Tensor* out = in_place ? left : tensor(left->desc());
   tensors_.values[output] = out;
-  const std::string name = relu ? node.name + " + " + graph_.node(output).name : node.name;
-  const int64_t elements = left->bytes() / element_bytes(options_.precision);
-  emit(name, Phase::forward, "own loop", {left, right, out}, [=, precision = options_.precision] {
+  emit_sum(relu ? node.name + " + " + graph_.node(output).name : node.name, Phase::forward, left,
+           right, relu, out);
+}
+
+void Lowering::emit_sum(const std::string& name, Phase phase, Tensor* left, Tensor* right,
+                        bool relu, Tensor* out) {
+  const int64_t elements = out->bytes() / element_bytes(options_.precision);
+  emit(name, phase, "own loop", {left, right, out}, [=, precision = options_.precision] {
     add(precision, left->data(), right->data(), relu, out->data(), elements);
   });
 }
@@ -154,10 +157,9 @@ void Lowering::forward_relu(int i) {
   Tensor* x = value(input);
   Tensor* y = tensors_.values[i] = tensor(x->desc());
   const int64_t elements = x->bytes() / element_bytes(options_.precision);
-  emit(graph_.node(i).name, Phase::forward, "own loop", {x, y},
-       [=, precision = options_.precision] {
-         cpu::relu(precision, x->data(), y->data(), elements);
-       });
+  emit_loop(i, Phase::forward, {x, y}, [=, precision = options_.precision] {
+    cpu::relu(precision, x->data(), y->data(), elements);
+  });
 }
 
 PoolWindow Lowering::pool_window(const Node& node) const {
@@ -197,24 +199,23 @@ void Lowering::forward_loss(int i) {
     gradient = tensor({{batch, classes}, type_, dnnl::memory::format_tag::nc});
     tensors_.gradients[input].push_back(gradient);
   }
-  emit(graph_.node(i).name, Phase::forward, "own loop", {logits, gradient},
-       [=, precision = options_.precision, first = micro_batch_ * batch, &state = state_] {
-         const int64_t image = state.first_image + first;
-         softmax_loss(precision, static_cast<const float*>(logits->data()),
-                      state.labels.data() + image, batch, classes,
-                      state.loss_scale / static_cast<float>(batch), state.losses.data() + image,
-                      gradient != nullptr ? gradient->data() : nullptr);
-       });
+  emit_loop(i, Phase::forward, {logits, gradient},
+            [=, precision = options_.precision, first = micro_batch_ * batch, &state = state_] {
+              const int64_t image = state.first_image + first;
+              softmax_loss(precision, logits->floats(), state.labels.data() + image, batch, classes,
+                           state.loss_scale / static_cast<float>(batch),
+                           state.losses.data() + image,
+                           gradient != nullptr ? gradient->data() : nullptr);
+            });
 }
 
 void Lowering::update_statistics() {
   if (step_.norms.empty()) return;
-  Tensor* first =
-      tensors_.batch_statistics.begin()->second.first;  // where those of the micro-batch begin
+  // Where those of the micro-batch begin.
+  Tensor* first = tensors_.batch_statistics.begin()->second.first;
   emit("running statistics", Phase::forward, "own loop", {},
        [first, norms = step_.norms, &state = state_] {
-         update_running_statistics(norms, static_cast<const float*>(first->data()),
-                                   state.running_statistics.data());
+         update_running_statistics(norms, first->floats(), state.running_statistics.data());
        })
       .bytes = 3.0 * 4 * static_cast<double>(step_.statistics_elements());
 }
@@ -230,11 +231,7 @@ Tensor* Lowering::gradient_of(int node) {
     Tensor* left = parts[parts.size() - 2];
     Tensor* right = parts.back();
     Tensor* sum = tensor(left->desc());
-    const int64_t elements = sum->bytes() / element_bytes(options_.precision);
-    emit(graph_.node(node).name + " gradients", Phase::backward, "own loop", {left, right, sum},
-         [=, precision = options_.precision] {
-           add(precision, left->data(), right->data(), false, sum->data(), elements);
-         });
+    emit_sum(graph_.node(node).name + " gradients", Phase::backward, left, right, false, sum);
     parts.pop_back();
     parts.back() = sum;
   }
@@ -290,14 +287,15 @@ void Lowering::backward_norm(int i, Tensor* dy) {
   Tensor* scale = operand(node.parameters[0]);
   Tensor* scale_gradient = step_.slices[node.parameters[0]].gradient;
   Tensor* bias_gradient = step_.slices[node.parameters[1]].gradient;
-  emit(node.name, Phase::backward, "own loop",
-       {x, y, dy, scale, mean, variance, dx, scale_gradient, bias_gradient, scratch},
-       [=, mean = mean, variance = variance, precision = options_.precision] {
-         norm_backward(precision, extent,
-                       {x->data(), y != nullptr ? y->data() : nullptr, dy->data(), scale->floats(),
-                        mean->floats(), variance->floats(), dx->data(), scale_gradient->floats(),
-                        bias_gradient->floats(), static_cast<double*>(scratch->data())});
-       });
+  emit_loop(i, Phase::backward,
+            {x, y, dy, scale, mean, variance, dx, scale_gradient, bias_gradient, scratch},
+            [=, mean = mean, variance = variance, precision = options_.precision] {
+              norm_backward(
+                  precision, extent,
+                  {x->data(), y != nullptr ? y->data() : nullptr, dy->data(), scale->floats(),
+                   mean->floats(), variance->floats(), dx->data(), scale_gradient->floats(),
+                   bias_gradient->floats(), static_cast<double*>(scratch->data())});
+            });
   add_gradient(node.inputs[0], dx);
 }
 
@@ -322,11 +320,10 @@ void Lowering::backward_relu(int i) {
   Tensor* y = value(i);
   Tensor* dx = tensor(y->desc());
   const int64_t elements = y->bytes() / element_bytes(options_.precision);
-  emit(graph_.node(i).name, Phase::backward, "own loop", {y, dy, other, dx},
-       [=, precision = options_.precision] {
-         relu_backward(precision, y->data(), dy->data(), other != nullptr ? other->data() : nullptr,
-                       dx->data(), elements);
-       });
+  emit_loop(i, Phase::backward, {y, dy, other, dx}, [=, precision = options_.precision] {
+    relu_backward(precision, y->data(), dy->data(), other != nullptr ? other->data() : nullptr,
+                  dx->data(), elements);
+  });
   // A sum before the ReLU has no value of its own.
   const bool fused = graph_.is(input, OpKind::add) && tensors_.values[input] == nullptr;
   for (const int target : fused ? graph_.node(input).inputs : std::vector<int>{input}) {
