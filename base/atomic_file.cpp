@@ -63,7 +63,6 @@ std::filesystem::path place_of(const std::filesystem::path& path, bool replace) 
   return named;
 }
 
-// Whether the path is a device such as /dev/null.
 bool is_character_device(const std::filesystem::path& path) {
   std::error_code ignored;
   return std::filesystem::is_character_file(std::filesystem::status(path, ignored));

@@ -5,7 +5,7 @@
 #include <cctype>
 #include <cmath>
 #include <cstdlib>
-#include <iomanip>
+#include <ios>
 #include <limits>
 #include <sstream>
 #include <utility>
@@ -21,6 +21,14 @@ int magnitude_of(double value) {
 
 // Decimals that show two significant digits of an error of this size: 0 to 6.
 int decimals_for(double error) { return error > 0 ? std::clamp(1 - magnitude_of(error), 0, 6) : 6; }
+
+std::string formatted(double value, int precision, std::ios_base::fmtflags style) {
+  std::ostringstream text;
+  text.setf(style, std::ios_base::floatfield);
+  text.precision(precision);
+  text << value;
+  return text.str();
+}
 
 std::string scaled(double value, const std::string& unit) {
   for (const auto& [factor, prefix] :
@@ -59,9 +67,7 @@ std::string significant(double value, int digits) {
   constexpr int longest_magnitude = 9;
   const int magnitude = magnitude_of(value);
   if (magnitude < longest_magnitude) return fixed(value, std::clamp(digits - 1 - magnitude, 0, 6));
-  std::ostringstream text;
-  text << std::scientific << std::setprecision(digits - 1) << value;
-  return text.str();
+  return formatted(value, digits - 1, std::ios_base::scientific);
 }
 
 std::string significant_or_dash(const Maybe<double>& value, double scale, int digits) {
@@ -69,16 +75,10 @@ std::string significant_or_dash(const Maybe<double>& value, double scale, int di
 }
 
 std::string fixed(double value, int decimals) {
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(decimals) << value;
-  return text.str();
+  return formatted(value, decimals, std::ios_base::fixed);
 }
 
-std::string shortest(double value, int digits) {
-  std::ostringstream text;
-  text << std::setprecision(digits) << value;
-  return text.str();
-}
+std::string shortest(double value, int digits) { return formatted(value, digits, {}); }
 
 std::string exact(double value) {
   constexpr int always_enough = std::numeric_limits<double>::max_digits10;
@@ -149,10 +149,6 @@ std::string joined(const std::vector<std::string>& words, const std::string& sep
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : separator) + word;
   return text;
-}
-
-void add_new(std::vector<std::string>& values, const std::string& value) {
-  if (std::ranges::find(values, value) == values.end()) values.push_back(value);
 }
 
 std::string replaced(std::string text, const std::string& what, const std::string& with) {

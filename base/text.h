@@ -1,9 +1,11 @@
 // Numbers and words as tables show them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -55,7 +57,10 @@ std::string lower_case(std::string text);  // of ASCII
 std::string joined(const std::vector<std::string>& words, const std::string& separator = ", ");
 
 /// Adds a value that is not among them.
-void add_new(std::vector<std::string>& values, const std::string& value);
+template <class T>
+void add_new(std::vector<T>& values, const std::type_identity_t<T>& value) {
+  if (std::ranges::find(values, value) == values.end()) values.push_back(value);
+}
 
 /// `text` with each `what` in it replaced.
 std::string replaced(std::string text, const std::string& what, const std::string& with);

@@ -136,7 +136,6 @@ constexpr size_t fewest_columns = 20;
 constexpr size_t gap = 2;
 constexpr size_t shortest_part = 12;  // of a word that has to be broken
 
-// Where a stream keeps its limit.
 int place_of_limit() {
   static const int place = std::ios_base::xalloc();
   return place;
@@ -311,11 +310,8 @@ void TableRows::print_line_of_row(const std::vector<std::string>& parts,
   }
   const bool right = right_aligned(last);
   const std::string text = padded(parts[last], right ? fit_.widths[last] : 0, right);
-  if (last_style == nullptr) {
-    out_ << text << '\n';
-  } else {
-    out_ << last_style << text << "\033[0m\n";
-  }
+  const bool styled = last_style != nullptr;
+  out_ << (styled ? last_style : "") << text << (styled ? "\033[0m\n" : "\n");
 }
 
 void print_aligned(std::ostream& out, const TextTable& table,

@@ -25,12 +25,14 @@ std::string ranks_by_host(std::span<const RankHost> hosts, std::span<const RankH
 
 std::vector<RankHost> distinct_of(std::span<const RankHost> hosts) {
   std::vector<RankHost> distinct;
-  for (const RankHost& host : hosts) {
-    if (std::ranges::find(distinct, host) == distinct.end()) {
-      distinct.push_back(host);
-    }
-  }
+  for (const RankHost& host : hosts) add_new(distinct, host);
   return distinct;
+}
+
+// What the module that joins GPUs, or processes, exports under this name.
+void* entry_of(bool on_gpus, const char* name) {
+  return on_gpus ? load_module("nccl", "NCCL module", name)
+                 : load_module("mpi", "MPI module", name, true);
 }
 
 }  // namespace
@@ -69,15 +71,13 @@ void require_hosts_for(const Collective& collective, std::span<const RankHost> h
 std::unique_ptr<AllReduce> join_all_reduce(const Collective& collective,
                                            const JoinRequest& request) {
   const std::string name = std::string("nearmetal_join_") + collective.name;
-  void* entry = collective.on_gpus ? load_module("nccl", "NCCL module", name.c_str())
-                                   : load_module("mpi", "MPI module", name.c_str(), true);
+  void* entry = entry_of(collective.on_gpus, name.c_str());
   return std::unique_ptr<AllReduce>(reinterpret_cast<JoinEntry>(entry)(request));
 }
 
 std::unique_ptr<StageLinks> join_stage_links(bool on_gpus, const JoinRequest& request,
                                              std::span<const StageGroups> groups) {
-  void* entry = on_gpus ? load_module("nccl", "NCCL module", stage_links_entry_name)
-                        : load_module("mpi", "MPI module", stage_links_entry_name, true);
+  void* entry = entry_of(on_gpus, stage_links_entry_name);
   return std::unique_ptr<StageLinks>(reinterpret_cast<StageLinksEntry>(entry)(request, groups));
 }
 

@@ -1,6 +1,5 @@
 #include "comm/nccl.h"
 
-#include <algorithm>
 #include <sstream>
 #include <stdexcept>
 
@@ -9,14 +8,6 @@
 #include "models/load_module.h"
 
 namespace nearmetal {
-namespace {
-
-template <class T>
-void add_once(std::vector<T>& values, const T& value) {
-  if (std::ranges::find(values, value) == values.end()) values.push_back(value);
-}
-
-}  // namespace
 
 Nccl& load_nccl() {
   static Nccl& nccl =
@@ -38,15 +29,15 @@ Maybe<NcclChoices> parse_nccl_log(const std::string& log, size_t earlier_bytes,
   for (std::string line; std::getline(lines, line); bytes += line.size() + 1) {
     if (const auto found = sum.groups_in(line); !found.empty()) {
       if (bytes < earlier_bytes) continue;
-      add_once(choices.sums, {.bytes = std::stoll(found[2]),
-                              .algorithm = lower_case(found[3]),
-                              .protocol = lower_case(found[4]),
-                              .channels = std::stoll(found[6]) - std::stoll(found[5]) + 1,
-                              .operation = lower_case(found[1])});
+      add_new(choices.sums, {.bytes = std::stoll(found[2]),
+                             .algorithm = lower_case(found[3]),
+                             .protocol = lower_case(found[4]),
+                             .channels = std::stoll(found[6]) - std::stoll(found[5]) + 1,
+                             .operation = lower_case(found[1])});
     } else if (const auto transports = transport.groups_in(line); !transports.empty()) {
-      add_once(choices.transports, transports[1]);
+      add_new(choices.transports, transports[1]);
     } else if (const auto rings = ring.groups_in(line); !rings.empty()) {
-      add_once(choices.rings, rings[1]);
+      add_new(choices.rings, rings[1]);
     }
   }
   if (choices.sums.empty()) return Unknown{"NCCL's log names no sum"};

@@ -6,6 +6,8 @@
 #include <optional>
 #include <stdexcept>
 
+#include "base/text.h"
+
 namespace nearmetal {
 namespace {
 
@@ -129,8 +131,7 @@ std::vector<int> named_cuts(const Graph& graph, std::string_view names, int stag
   const std::vector<std::string_view> parts = split(names);
   if (std::ssize(parts) + 1 != stages) {
     throw std::invalid_argument("--cuts " + std::string(names) + ": " + std::to_string(stages) +
-                                " stages need " + std::to_string(stages - 1) +
-                                (stages == 2 ? " cut, not " : " cuts, not ") +
+                                " stages need " + counted(stages - 1, "cut") + ", not " +
                                 std::to_string(parts.size()));
   }
   std::vector<int> cuts;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <iterator>
 #include <span>
 
 #include "base/names.h"
@@ -23,23 +24,15 @@ struct UnitWords {
   const char* flops_key;
 };
 
-// In the order of SampleUnit.
+// In the order of SampleUnit; the last where several units have one title.
 inline constexpr UnitWords words_of_units[] = {
     {"image", "images", "images/s", "images/J", "throughput_images_per_second", "images_per_joule",
      "images_per_second", "flops_per_image"},
     {"sequence", "sequences", "sequences/s", "sequences/J", "throughput_sequences_per_second",
      "sequences_per_joule", "sequences_per_second", "flops_per_sequence"},
+    {"sample", "samples", "samples/s", "samples/J", "throughput_samples_per_second",
+     "samples_per_joule", "samples_per_second", "flops_per_sample"},
 };
-
-// Where several units have one title.
-inline constexpr UnitWords words_of_any_unit = {"sample",
-                                                "samples",
-                                                "samples/s",
-                                                "samples/J",
-                                                "throughput_samples_per_second",
-                                                "samples_per_joule",
-                                                "samples_per_second",
-                                                "flops_per_sample"};
 
 constexpr const UnitWords& words_of(SampleUnit unit) {
   return words_of_units[static_cast<int>(unit)];
@@ -52,7 +45,7 @@ constexpr const UnitWords& words_of(std::span<const SampleUnit> units) {
   if (units.empty()) return words_of(SampleUnit::image);
   const bool same = std::all_of(units.begin(), units.end(),
                                 [&](SampleUnit unit) { return unit == units.front(); });
-  return same ? words_of(units.front()) : words_of_any_unit;
+  return same ? words_of(units.front()) : words_of_units[std::size(sample_units)];
 }
 
 }  // namespace nearmetal

@@ -1,30 +1,27 @@
 #include "comm/mpi/mpi_sums.h"
 
-#include <cpuid.h>
-#include <immintrin.h>
-
 #include <limits>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 #include "models/sixteen_bits.h"
 
 #if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
 #endif
 
 namespace nearmetal {
 namespace {
 
-template <class T>
-void add_to(const T* left, T* right, int count) {
-  for (int i = 0; i < count; ++i) right[i] = from_float<T>(to_float(left[i]) + to_float(right[i]));
-}
-
 #if defined(__x86_64__)
 // By the processor's own conversions, eight at a time; without them a core sums 1 GB/s, less than
 // many a network carries. How many values that took.
-__attribute__((target("avx,f16c"))) int add_eights(const Fp16* left, Fp16* right, int count) {
+__attribute__((target("avx,f16c"))) int add_eights(const void* in, void* in_and_out, int count) {
+  const auto* left = static_cast<const Fp16*>(in);
+  auto* right = static_cast<Fp16*>(in_and_out);
   int i = 0;
   for (; i + 8 <= count; i += 8) {
     auto* place = reinterpret_cast<__m128i*>(right + i);
@@ -42,21 +39,19 @@ bool has_f16c() {
   return __builtin_cpu_supports("avx2") != 0 && __get_cpuid(1, &a, &b, &c, &d) != 0 &&
          (c & bit_F16C) != 0;
 }
-
-template <>
-void add_to(const Fp16* left, Fp16* right, int count) {
-  static const bool fast = has_f16c();
-  const int done = fast ? add_eights(left, right, count) : 0;
-  for (int i = done; i < count; ++i) {
-    right[i] = from_float<Fp16>(to_float(left[i]) + to_float(right[i]));
-  }
-}
 #endif
 
 // An MPI_User_function: the arguments are what MPI prescribes.
 template <class T>
 void add_values(void* in, void* in_and_out, int* count, MPI_Datatype*) {
-  add_to(static_cast<const T*>(in), static_cast<T*>(in_and_out), *count);
+  const T* left = static_cast<const T*>(in);
+  T* right = static_cast<T*>(in_and_out);
+  int i = 0;
+#if defined(__x86_64__)
+  static const bool fast = std::is_same_v<T, Fp16> && has_f16c();
+  if (fast) i = add_eights(in, in_and_out, *count);
+#endif
+  for (; i < *count; ++i) right[i] = from_float<T>(to_float(left[i]) + to_float(right[i]));
 }
 
 struct Ranks {

@@ -69,6 +69,35 @@ int64_t bytes_of(const LoweredStep& step, const ProgramOptions& options) {
   return bytes + host_image_bytes(step, options);
 }
 
+// Memory that such a program takes.
+int64_t bytes_needed(const Graph& graph, const ProgramOptions& options) {
+  StepState state;
+  const ProgramOptions completed = complete(options);
+  omp_set_num_threads(completed.threads);
+  const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return bytes_of(lower(graph, completed, engine, state), completed);
+}
+
+// The largest batch of such a program that takes no more memory; 0 if not even one image fits.
+int64_t largest_batch(const Graph& graph, const ProgramOptions& options, int64_t available_bytes) {
+  ProgramOptions tried = options;
+  const auto fits = [&](int64_t batch) {
+    tried.batch_size = batch;
+    return bytes_needed(graph, tried) <= available_bytes;
+  };
+  int64_t good = 0, bad = 1;
+  while (bad <= largest_batch_size && fits(bad)) {
+    good = bad;
+    bad *= 2;
+  }
+  bad = std::min(bad, largest_batch_size + 1);
+  while (bad - good > 1) {
+    const int64_t middle = (good + bad) / 2;
+    (fits(middle) ? good : bad) = middle;
+  }
+  return good;
+}
+
 }  // namespace
 
 CpuProgram::CpuProgram(const Graph& graph, const ProgramOptions& options)
@@ -207,28 +236,25 @@ float CpuProgram::gradient_factor() const {
 void CpuProgram::update() {
   if (record_.update_skipped) return;
   ++updates_;
-  uint16_t* copies = nullptr;
-  if (step_.bytes(Region::copies) > 0) {
-    copies = static_cast<uint16_t*>(regions_[static_cast<size_t>(Region::copies)].get());
+  const auto part = [&](int64_t first, int64_t elements) {
+    auto* copies = static_cast<uint16_t*>(regions_[static_cast<size_t>(Region::copies)].get());
+    return UpdateOperands{.values = region(Region::values) + first,
+                          .momentum = static_cast<float*>(momentum_.get()) + first,
+                          .second_moments = static_cast<float*>(second_moments_.get()) + first,
+                          .gradients = region(Region::gradients) + first,
+                          .copies = step_.bytes(Region::copies) > 0 ? copies + first : nullptr,
+                          .elements = elements,
+                          .inverse_scale = inverse_scale_};
+  };
+  if (!is_adamw(options_)) {
+    return sgd_update(options_.optimizer, part(0, step_.bytes(Region::values) / 4));
   }
-  if (is_adamw(options_)) return update_by_adamw(copies);
-  sgd_update(options_.optimizer,
-             {region(Region::values), static_cast<float*>(momentum_.get()),
-              region(Region::gradients), copies, step_.bytes(Region::values) / 4, inverse_scale_});
-}
-
-void CpuProgram::update_by_adamw(uint16_t* copies) {
   const AdamwStep step = adamw_step(options_.optimizer.learning_rate, updates_);
   for (size_t i = 0; i < step_.slices.size(); ++i) {
     OptimizerOptions options = options_.optimizer;
     if (!graph_.parameters()[i].is_matrix()) options.weight_decay = 0;
     const Tensor& slice = *step_.slices[i].value;
-    const int64_t first = slice.offset_bytes / 4;
-    adamw_update(
-        options, step,
-        {region(Region::values) + first, static_cast<float*>(momentum_.get()) + first,
-         static_cast<float*>(second_moments_.get()) + first, region(Region::gradients) + first,
-         copies != nullptr ? copies + first : nullptr, slice.bytes() / 4, inverse_scale_});
+    adamw_update(options, step, part(slice.offset_bytes / 4, slice.bytes() / 4));
   }
 }
 
@@ -372,14 +398,6 @@ void CpuProgram::use_synthetic_batch() {
   set_images(images);
 }
 
-int64_t CpuProgram::bytes_needed(const Graph& graph, const ProgramOptions& options) {
-  StepState state;
-  const ProgramOptions completed = complete(options);
-  omp_set_num_threads(completed.threads);
-  const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  return bytes_of(lower(graph, completed, engine, state), completed);
-}
-
 int64_t CpuProgram::device_bytes() const { return bytes_of(step_, options_); }
 
 int64_t CpuProgram::device_bytes_by(Schedule schedule) const {
@@ -387,26 +405,6 @@ int64_t CpuProgram::device_bytes_by(Schedule schedule) const {
   ProgramOptions options = options_;
   options.pipeline.schedule = schedule;
   return bytes_needed(graph_, options);
-}
-
-int64_t CpuProgram::largest_batch(const Graph& graph, const ProgramOptions& options,
-                                  int64_t available_bytes) {
-  ProgramOptions tried = options;
-  const auto fits = [&](int64_t batch) {
-    tried.batch_size = batch;
-    return bytes_needed(graph, tried) <= available_bytes;
-  };
-  int64_t good = 0, bad = 1;
-  while (bad <= largest_batch_size && fits(bad)) {
-    good = bad;
-    bad *= 2;
-  }
-  bad = std::min(bad, largest_batch_size + 1);
-  while (bad - good > 1) {
-    const int64_t middle = (good + bad) / 2;
-    (fits(middle) ? good : bad) = middle;
-  }
-  return good;
 }
 
 void CpuProgram::check_memory() const {
@@ -480,11 +478,11 @@ class CpuBackend : public Backend {
   }
 
   int64_t bytes_needed(const Graph& graph, const ProgramOptions& options) override {
-    return CpuProgram::bytes_needed(graph, options);
+    return cpu::bytes_needed(graph, options);
   }
 
   int64_t largest_batch(const Graph& graph, const ProgramOptions& options) override {
-    return CpuProgram::largest_batch(graph, options, available_memory_bytes());
+    return cpu::largest_batch(graph, options, available_memory_bytes());
   }
 
   std::vector<Probe> probes(int /*gpu*/) override { return host_probes(); }

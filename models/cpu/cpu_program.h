@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "models/cpu/host.h"
-#include "models/cpu/lowering.h"
+#include "models/cpu/lowered_step.h"
 #include "models/graph.h"
 #include "models/program.h"
 
@@ -43,12 +43,6 @@ class CpuProgram : public Program {
   int64_t device_bytes() const override;
   int64_t device_bytes_by(Schedule schedule) const override;
 
-  /// Memory that such a program takes.
-  static int64_t bytes_needed(const Graph& graph, const ProgramOptions& options);
-  /// The largest batch of such a program that takes no more memory; 0 if not even one image fits.
-  static int64_t largest_batch(const Graph& graph, const ProgramOptions& options,
-                               int64_t available_bytes);
-
  private:
   void check_memory() const;
   void allocate();
@@ -70,7 +64,6 @@ class CpuProgram : public Program {
   void finish_step();
   void sum_over_stages(double& squares, double& loss);
   void update();
-  void update_by_adamw(uint16_t* copies);
   float gradient_factor() const;
   void set_images(std::span<const float> images);
 

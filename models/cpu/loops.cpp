@@ -233,6 +233,11 @@ void backward(const NormExtent& extent, const NormBackward& operands) {
   });
 }
 
+void copy_values(const UpdateOperands& operands) {
+  if (operands.copies == nullptr) return;
+  convert(Precision::fp32, operands.values, Precision::bf16, operands.copies, operands.elements);
+}
+
 }  // namespace
 
 void add(Precision precision, const void* left, const void* right, bool relu, void* out,
@@ -295,19 +300,9 @@ void softmax_loss(Precision precision, const float* logits, const int32_t* label
   with_element_type(precision, [&]<class T>() {
 #pragma omp parallel for schedule(static)
     for (int64_t image = 0; image < images; ++image) {
-      const float* row = logits + image * classes;
-      float largest = row[0];
-      for (int64_t k = 1; k < classes; ++k) largest = std::max(largest, row[k]);
-      float sum = 0;
-      for (int64_t k = 0; k < classes; ++k) sum += std::exp(row[k] - largest);
-      const int32_t label = labels[image];
-      losses[image] = std::log(sum) + largest - row[label];
-      if (gradient == nullptr) continue;
-      T* out = static_cast<T*>(gradient) + image * classes;
-      for (int64_t k = 0; k < classes; ++k) {
-        const float hot = k == label ? 1.0f : 0.0f;
-        out[k] = from_float<T>((std::exp(row[k] - largest) / sum - hot) * factor);
-      }
+      losses[image] = cross_entropy<1>(
+          logits + image * classes, classes, labels[image], factor,
+          gradient != nullptr ? static_cast<T*>(gradient) + image * classes : nullptr);
     }
   });
 }
@@ -339,7 +334,7 @@ void mean_of_sums(const float* sums, float* gradients, int64_t count, int64_t el
   for (int64_t i = 0; i < elements; ++i) gradients[i] = (sums[i] + gradients[i]) * factor;
 }
 
-void sgd_update(const OptimizerOptions& options, const SgdOperands& operands) {
+void sgd_update(const OptimizerOptions& options, const UpdateOperands& operands) {
   const auto learning_rate = static_cast<float>(options.learning_rate);
   const auto momentum = static_cast<float>(options.momentum);
   const auto weight_decay = static_cast<float>(options.weight_decay);
@@ -354,13 +349,13 @@ void sgd_update(const OptimizerOptions& options, const SgdOperands& operands) {
     velocity[i] = speed;
     values[i] = value - learning_rate * speed;
   }
-  if (operands.copies != nullptr) copy_as_bf16(values, operands.copies, operands.elements);
+  copy_values(operands);
 }
 
 void adamw_update(const OptimizerOptions& options, const AdamwStep& step,
-                  const AdamwOperands& operands) {
+                  const UpdateOperands& operands) {
   const auto keep = static_cast<float>(1 - options.learning_rate * options.weight_decay);
-  float *const values = operands.values, *const first = operands.first_moments,
+  float *const values = operands.values, *const first = operands.momentum,
                *const second = operands.second_moments;
   const float* const gradients = operands.gradients;
   const float inverse_scale = operands.inverse_scale;
@@ -369,12 +364,7 @@ void adamw_update(const OptimizerOptions& options, const AdamwStep& step,
     nearmetal::adamw_update(step, keep, gradients[i] * inverse_scale, first[i], second[i],
                             values[i]);
   }
-  if (operands.copies != nullptr) copy_as_bf16(values, operands.copies, operands.elements);
-}
-
-void copy_as_bf16(const float* values, uint16_t* copies, int64_t elements) {
-#pragma omp parallel for simd schedule(static)
-  for (int64_t i = 0; i < elements; ++i) copies[i] = from_float<Bf16>(values[i]).bits;
+  copy_values(operands);
 }
 
 void convert(Precision from, const void* in, Precision to, void* out, int64_t elements) {

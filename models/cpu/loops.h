@@ -1,6 +1,8 @@
 // Operations that oneDNN has no primitive for, as loops over all threads.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <vector>
@@ -42,6 +44,21 @@ void fill_images(uint64_t data_seed, float* images, int64_t elements);
 void fill_tokens(uint64_t data_seed, uint64_t step, int64_t vocabulary,
                  std::vector<int32_t>& tokens);
 
+/// Minus the log of the softmax at `label`; its gradient (null if not wanted) times `factor`.
+/// Logits lie `Stride` apart.
+template <int Stride, class T>
+float cross_entropy(const float* logits, int64_t count, int64_t label, float factor, T* gradient) {
+  float largest = logits[0], sum = 0;
+  for (int64_t k = 1; k < count; ++k) largest = std::max(largest, logits[Stride * k]);
+  for (int64_t k = 0; k < count; ++k) sum += std::exp(logits[Stride * k] - largest);
+  for (int64_t k = 0; gradient != nullptr && k < count; ++k) {
+    const float hot = k == label ? 1.0f : 0.0f;
+    gradient[Stride * k] =
+        from_float<T>((std::exp(logits[Stride * k] - largest) / sum - hot) * factor);
+  }
+  return std::log(sum) + largest - logits[Stride * label];
+}
+
 /// Losses of each image; `gradient` (null if not wanted) = (softmax - one hot) * factor.
 void softmax_loss(Precision precision, const float* logits, const int32_t* labels, int64_t images,
                   int64_t classes, float factor, float* losses, void* gradient);
@@ -54,30 +71,20 @@ double square_sum(const float* values, int64_t elements, std::vector<double>& pa
 /// gradients[i] = (sums[i] + gradients[i]) * (1 / count)
 void mean_of_sums(const float* sums, float* gradients, int64_t count, int64_t elements);
 
-/// One SGD update. `copies` (null if not wanted) takes the new values as bf16.
-struct SgdOperands {
+/// What one update reads and writes.
+struct UpdateOperands {
   float* values;
-  float* momentum;
+  float* momentum;        // AdamW: first moments
+  float* second_moments;  // null with SGD
   const float* gradients;
-  uint16_t* copies;
+  uint16_t* copies;  // take the new values as bf16; null if not wanted
   int64_t elements;
   float inverse_scale;  // of the loss
 };
-void sgd_update(const OptimizerOptions& options, const SgdOperands& operands);
-
-/// One AdamW update of a part of the parameters, with the weight decay of `options`.
-struct AdamwOperands {
-  float* values;
-  float* first_moments;
-  float* second_moments;
-  const float* gradients;
-  uint16_t* copies;  // as of SgdOperands
-  int64_t elements;
-  float inverse_scale;  // likewise
-};
+void sgd_update(const OptimizerOptions& options, const UpdateOperands& operands);
+/// Of a part of the parameters, with the weight decay of `options`.
 void adamw_update(const OptimizerOptions& options, const AdamwStep& step,
-                  const AdamwOperands& operands);
-void copy_as_bf16(const float* values, uint16_t* copies, int64_t elements);
+                  const UpdateOperands& operands);
 
 /// out[i] = in[i], each in fp32, bf16 or fp16; rounded to nearest even.
 void convert(Precision from, const void* in, Precision to, void* out, int64_t elements);

@@ -1,12 +1,11 @@
 #include "models/cpu/lowering.h"
 
 #include <algorithm>
-#include <iterator>
+#include <array>
 #include <map>
-#include <numeric>
 #include <stdexcept>
+#include <utility>
 
-#include "models/cpu/lowering_state.h"
 #include "models/memory_plan.h"
 
 namespace nearmetal::cpu {
@@ -33,94 +32,22 @@ dnnl::memory::desc with_type(const dnnl::memory::desc& desc, dnnl::memory::data_
   throw std::runtime_error("oneDNN has no name for the layout of a parameter");
 }
 
-// By the begin of each gradient, in bytes, the last operation that writes it.
-std::map<int64_t, size_t> completed_by(const LoweredStep& step) {
-  std::map<int64_t, size_t> last;
-  for (size_t i = 0; i < step.operations.size(); ++i) {
-    for (const Tensor* operand : step.operations[i].operands) {
-      if (operand->region == Region::gradients) last[operand->offset_bytes] = i;
-    }
-  }
-  return last;
+StageLinks& links_of(const StepState& state) {
+  if (state.stage.links == nullptr) throw std::logic_error("the stage has no neighbours");
+  return *state.stage.links;
 }
 
-Operation own_operation(const std::string& name, const std::string& implementation, int64_t bytes,
-                        std::function<void()> run) {
-  return {.name = name,
-          .phase = Phase::exchange,
-          .implementation = implementation,
-          .bytes = static_cast<double>(bytes),
-          .run = std::move(run)};
-}
-
-// Nothing else is computed meanwhile.
-Operation exposed(Operation operation, StepState& state) {
-  operation.run = [&state, run = std::move(operation.run)] {
+// Adds the time of `run` to that which the stage spends on one thing.
+std::function<void()> timed(StepState& state, double PipelineSeconds::*kind,
+                            std::function<void()> run) {
+  return [&state, kind, run = std::move(run)] {
     const double begin = steady_seconds();
     run();
-    state.exposed_communication_seconds += steady_seconds() - begin;
+    state.stage.seconds.*kind += steady_seconds() - begin;
   };
-  return operation;
-}
-
-// In bytes of the fp32 gradient.
-std::vector<GradientBucket> memory_of(const std::vector<BucketRange>& ranges,
-                                      const FlatGradient& gradient) {
-  const int64_t size = element_bytes(gradient.sent_type);
-  std::vector<GradientBucket> buckets;
-  for (const BucketRange& range : ranges) {
-    buckets.push_back({static_cast<char*>(gradient.sent) + range.begin / 4 * size,
-                       (range.end - range.begin) / 4, gradient.sent_type});
-  }
-  return buckets;
-}
-
-// The operations for one bucket once the backward pass has completed it.
-void append_start(std::vector<Operation>& operations, int number, const BucketRange& range,
-                  const GradientBucket& bucket, const FlatGradient& gradient, AllReduce& all_reduce,
-                  StepState& state) {
-  const std::string name = "bucket " + std::to_string(number);
-  if (gradient.sum_before != nullptr) {
-    operations.push_back(mean_of_micro_batches(name, gradient, range.begin / 4, range.end / 4));
-  }
-  if (gradient.is_converted()) {
-    operations.push_back(own_operation(
-        name + " to " + to_string(bucket.type), "own loop", 4 * bucket.elements + bucket.bytes(),
-        [from = gradient.computed + range.begin / 4, bucket] {
-          convert(Precision::fp32, from, bucket.type, bucket.data, bucket.elements);
-        }));
-  }
-  operations.push_back(
-      exposed(own_operation(name, all_reduce.library(), bucket.bytes(),
-                            [&all_reduce, number] { all_reduce.start(number, 1, nullptr); }),
-              state));
-}
-
-// The operations that the update waits for.
-std::vector<Operation> ends(const FlatGradient& gradient, int64_t elements, AllReduce& all_reduce,
-                            StepState& state) {
-  std::vector<Operation> operations = {
-      exposed(own_operation("all buckets", all_reduce.library(), 0,
-                            [&all_reduce] { all_reduce.finish(nullptr); }),
-              state)};
-  if (!gradient.is_converted()) return operations;
-  const int64_t bytes = elements * (4 + element_bytes(gradient.sent_type));
-  operations.push_back(
-      exposed(own_operation(std::string("all buckets from ") + to_string(gradient.sent_type),
-                            "own loop", bytes,
-                            [gradient, elements] {
-                              convert(gradient.sent_type, gradient.sent, Precision::fp32,
-                                      gradient.computed, elements);
-                            }),
-              state));
-  return operations;
 }
 
 }  // namespace
-
-int64_t LoweredStep::total_bytes() const {
-  return std::accumulate(region_bytes.begin(), region_bytes.end(), int64_t{0});
-}
 
 Lowering::Lowering(const Graph& graph, const ProgramOptions& options, const dnnl::engine& engine,
                    StepState& state)
@@ -157,37 +84,75 @@ void Lowering::lower_task(const std::vector<StageTask>& tasks, size_t index) {
   const StageTask& task = tasks[index];
   const size_t begin = step_.operations.size();
   micro_batch_ = task.micro_batch;
-  swap_micro_batch();
+  std::swap(tensors_, kept_[micro_batch_]);
   if (options_.pipeline.is_pipelined()) begin_stage_task(tasks, index);
   const int count = static_cast<int>(graph_.nodes().size());
   if (task.pass == Pass::forward) {
-    for (int i = 0; i < count; ++i) walk(i, &Lowering::forward);
+    for (int i = 0; i < count; ++i) walk(i, Pass::forward);
     update_statistics();
   } else {
-    for (int i = count - 1; i >= 0; --i) walk(i, &Lowering::backward);
+    for (int i = count - 1; i >= 0; --i) walk(i, Pass::backward);
   }
   if (options_.pipeline.is_pipelined()) end_stage_task(tasks, index);
-  Tensor* images = task.pass == Pass::forward && !graph_.receives() ? values_[0] : nullptr;
+  Tensor* images = task.pass == Pass::forward && !graph_.receives() ? tensors_.values[0] : nullptr;
   step_.tasks.push_back({task, begin, step_.operations.size(), images});
   if (step_.images == nullptr) step_.images = images;
-  swap_micro_batch();
+  std::swap(tensors_, kept_[micro_batch_]);
 }
 
-void Lowering::swap_micro_batch() {
-  NodeTensors& kept = kept_[micro_batch_];
-  std::swap(values_, kept.values);
-  std::swap(workspaces_, kept.workspaces);
-  std::swap(gradients_, kept.gradients);
-  std::swap(batch_statistics_, kept.batch_statistics);
-}
-
-void Lowering::walk(int node, void (Lowering::*direction)(int)) {
+void Lowering::walk(int node, Pass pass) {
   try {
-    (this->*direction)(node);
+    pass == Pass::forward ? forward(node) : backward(node);
   } catch (const dnnl::error& error) {  // no std::runtime_error, and names no layer
     throw std::runtime_error("oneDNN cannot compute " + graph_.node(node).name + " in " +
                              to_string(options_.precision) + ": " + error.what());
   }
+}
+
+const Lowering::Rule& Lowering::rule_of(OpKind op) {
+  using L = Lowering;
+  static constexpr std::array rules = {
+      Rule{OpKind::input},
+      Rule{OpKind::token_ids},  // no tensor: they lie in the state
+      Rule{OpKind::embedding, &L::forward_embedding, &L::backward_embedding, true},
+      Rule{OpKind::conv, &L::forward_convolution, &L::backward_convolution},
+      Rule{OpKind::batch_norm, &L::forward_norm, &L::backward_norm},
+      Rule{OpKind::layer_norm, &L::forward_layer_norm, &L::backward_layer_norm, true},
+      Rule{OpKind::relu, &L::forward_relu},
+      Rule{OpKind::gelu, &L::forward_gelu, &L::backward_gelu, true},
+      Rule{OpKind::add, &L::forward_add, &L::backward_add},
+      Rule{OpKind::token_linear, &L::forward_linear, &L::backward_linear, true},
+      Rule{OpKind::attention, &L::forward_attention, &L::backward_attention, true},
+      Rule{OpKind::class_token, &L::forward_class_token, &L::backward_class_token, true},
+      Rule{OpKind::positions, &L::forward_positions, &L::backward_positions, true},
+      Rule{OpKind::select_token, &L::forward_select_token, &L::backward_select_token, true},
+      Rule{OpKind::max_pool, &L::forward_pool, &L::backward_pool},
+      Rule{OpKind::global_average_pool, &L::forward_pool, &L::backward_pool},
+      Rule{OpKind::linear, &L::forward_linear, &L::backward_linear},
+      Rule{OpKind::softmax_cross_entropy, &L::forward_loss},  // with its gradient
+      Rule{OpKind::span_loss, &L::forward_span_loss, nullptr, true},
+      Rule{OpKind::boundary, &L::forward_boundary},
+  };
+  static_assert(rules.size() == names_of(OpKind{}).size());
+  return *std::ranges::find(rules, op, &Rule::op);
+}
+
+void Lowering::forward(int i) {
+  const Rule& rule = rule_of(graph_.node(i).op);
+  if (rule.fp32_alone && options_.precision != Precision::fp32) {
+    throw std::invalid_argument("the CPU backend computes '" + graph_.node(i).name +
+                                "' in fp32 alone, not in " + to_string(options_.precision) +
+                                ": use fp32");
+  }
+  if (rule.forward != nullptr) (this->*rule.forward)(i);
+}
+
+void Lowering::backward(int i) {
+  const Rule& rule = rule_of(graph_.node(i).op);
+  if (rule.op == OpKind::boundary) return backward_boundary(i);
+  if (rule.op == OpKind::relu) return backward_relu(i);
+  if (rule.backward == nullptr) return;
+  if (Tensor* dy = gradient_of(i)) (this->*rule.backward)(i, dy);
 }
 
 Tensor* Lowering::tensor(const Desc& desc, Region region, int64_t offset_bytes) {
@@ -261,8 +226,9 @@ void Lowering::define_parameter(int parameter, const Desc& desc) {
   if (desc != master) slice.copy = tensor(desc, Region::copies);
 }
 
-void Lowering::define_vector(int parameter) {
+Tensor* Lowering::vector_operand(int parameter) {
   define_parameter(parameter, vector(graph_.parameters()[parameter].size));
+  return operand(parameter);
 }
 
 Tensor* Lowering::norm_scratch(const NormExtent& extent) {
@@ -335,76 +301,132 @@ void Lowering::place_step() {
   step_.bytes(Region::step) = plan.total_bytes;
 }
 
+// Row by row, as both sides understand it, whatever layouts their kernels take. What a linear layer
+// leaves has two dimensions here.
+Tensor* Lowering::boundary_tensor(int boundary) {
+  int source = boundary;
+  while (!graph_.node(source).inputs.empty() && !graph_.node(source).parameters.size() &&
+         graph_.node(source).op != OpKind::max_pool &&
+         graph_.node(source).op != OpKind::global_average_pool) {
+    source = graph_.node(source).inputs[0];
+  }
+  if (!graph_.is(source, OpKind::linear)) {
+    // Tokens as they lie: their features innermost.
+    const bool tokens = graph_.node(boundary).shape.width == 1;
+    return tensor({dims(boundary), type_,
+                   tokens ? dnnl::memory::format_tag::nhwc : dnnl::memory::format_tag::nchw});
+  }
+  const Dims rows{options_.batch_size, graph_.node(boundary).shape.channels};
+  return tensor({rows, type_, dnnl::memory::format_tag::nc});
+}
+
+void Lowering::emit_transfer(Transfer transfer, const char* what, Tensor* data,
+                             std::function<void()> run) {
+  const bool value = transfer == Transfer::receive_value || transfer == Transfer::send_value;
+  double PipelineSeconds::*kind =
+      is_receive(transfer) ? &PipelineSeconds::waiting : &PipelineSeconds::sending;
+  emit(std::string(what) + " " + to_string(transfer), value ? Phase::forward : Phase::backward,
+       "transfer", {data}, timed(state_, kind, std::move(run)));
+}
+
+void Lowering::start(Transfer transfer, int micro_batch, Tensor* data) {
+  boundary(micro_batch, transfer) = data;
+  emit_transfer(transfer, "start", data, [=, bytes = data->bytes(), &state = state_] {
+    links_of(state).start(transfer, micro_batch, data->data(), bytes, nullptr);
+  });
+}
+
+void Lowering::finish(Transfer transfer, int micro_batch, Tensor* data) {
+  emit_transfer(transfer, "finish", data,
+                [=, &state = state_] { links_of(state).finish(transfer, micro_batch, nullptr); });
+}
+
+// Does nothing for a task that reads what the stage itself leaves.
+void Lowering::start_receive(const StageTask& task) {
+  if (task.pass == Pass::forward && graph_.receives()) {
+    start(Transfer::receive_value, task.micro_batch, boundary_tensor(0));
+  } else if (task.pass == Pass::backward && graph_.sends()) {
+    const int last = static_cast<int>(graph_.nodes().size()) - 1;
+    start(Transfer::receive_gradient, task.micro_batch, boundary_tensor(last));
+  }
+}
+
+bool Lowering::receives_ahead(size_t index) const {
+  const PipelinePlace& place = options_.pipeline;
+  return may_receive_ahead(place.schedule, place.stages, static_cast<int>(options_.micro_batches),
+                           place.stage, index);
+}
+
+// Where nothing forbids it, receives are started a task ahead, so that what comes travels while the
+// stage computes.
+void Lowering::begin_stage_task(const std::vector<StageTask>& tasks, size_t index) {
+  const StageTask& task = tasks[index];
+  const int m = task.micro_batch;
+  const bool forward = task.pass == Pass::forward;
+  if (index == 0) {
+    emit("begin of the pipeline", Phase::forward, "mark", {}, [&state = state_] {
+      state.stage.seconds = {};
+      state.stage.begin_seconds = steady_seconds();
+    });
+  }
+  if (index == 0 || !receives_ahead(index - 1)) start_receive(task);
+  const Transfer input = forward ? Transfer::receive_value : Transfer::receive_gradient;
+  if (Tensor* received = boundary(m, input)) finish(input, m, received);
+  if (!forward && graph_.sends()) {
+    finish(Transfer::send_value, m, boundary(m, Transfer::send_value));
+  }
+  if (index + 1 < tasks.size() && receives_ahead(index)) start_receive(tasks[index + 1]);
+  emit("begin", Phase::forward, "mark", {}, [index, task, &state = state_] {
+    const double now = steady_seconds();
+    state.stage.marks[index] = {task, now, now};
+  });
+}
+
+void Lowering::end_stage_task(const std::vector<StageTask>& tasks, size_t index) {
+  const StageTask& task = tasks[index];
+  const bool forward = task.pass == Pass::forward;
+  double PipelineSeconds::*kind = forward ? &PipelineSeconds::forward : &PipelineSeconds::backward;
+  emit("end", Phase::forward, "mark", {}, [index, kind, &state = state_] {
+    TaskMark& mark = state.stage.marks[index];
+    mark.end_seconds = steady_seconds();
+    state.stage.seconds.*kind += mark.end_seconds - mark.begin_seconds;
+  });
+  if (forward && graph_.sends()) {
+    start(Transfer::send_value, task.micro_batch, tensors_.values.back());
+  }
+  if (!forward && graph_.receives()) {
+    finish_sent_gradient();
+    start(Transfer::send_gradient, task.micro_batch, tensors_.gradients.front().front());
+    sent_gradient_ = task.micro_batch;
+  }
+  if (index + 1 == tasks.size()) finish_sent_gradient();
+}
+
+void Lowering::finish_sent_gradient() {
+  if (sent_gradient_ < 0) return;
+  finish(Transfer::send_gradient, sent_gradient_,
+         boundary(sent_gradient_, Transfer::send_gradient));
+  sent_gradient_ = -1;
+}
+
+void Lowering::forward_boundary(int i) {
+  tensors_.values[i] = i == 0
+                           ? boundary(micro_batch_, Transfer::receive_value)
+                           : reordered(graph_.node(i).name, Phase::forward,
+                                       value(graph_.node(i).inputs[0]), boundary_tensor(i)->desc());
+}
+
+void Lowering::backward_boundary(int i) {
+  if (i > 0) {
+    add_gradient(graph_.node(i).inputs[0], boundary(micro_batch_, Transfer::receive_gradient));
+  } else {
+    gradient_of(i);  // their sum is what is sent
+  }
+}
+
 LoweredStep lower(const Graph& graph, const ProgramOptions& options, const dnnl::engine& engine,
                   StepState& state) {
   return Lowering(graph, options, engine, state).run();
-}
-
-void bind_memory(LoweredStep& step, const std::array<void*, region_count>& regions,
-                 const dnnl::stream& stream) {
-  for (Tensor& tensor : step.tensors) {
-    char* region = static_cast<char*>(regions[static_cast<size_t>(tensor.region)]);
-    const int64_t whole = tensor.whole != nullptr ? tensor.whole->offset_bytes : 0;
-    tensor.memory.set_data_handle(region + whole + tensor.offset_bytes);
-  }
-  for (Operation& operation : step.operations) {
-    if (!operation.make) continue;
-    operation.run = [primitive = operation.make(), arguments = operation.arguments, stream,
-                     name = operation.name] {
-      try {
-        primitive.execute(stream, arguments);
-      } catch (const dnnl::error& error) {
-        throw std::runtime_error("oneDNN failed in " + name + ": " + error.what());
-      }
-    };
-  }
-}
-
-dnnl::memory::desc canonical_desc(const dnnl::memory::desc& device) {
-  const dnnl::memory::dims dims = dims_of(device);
-  dnnl::memory::dims strides(dims.size(), 1);
-  for (size_t i = strides.size() - 1; i > 0; --i) strides[i - 1] = strides[i] * dims[i];
-  return {dims, dnnl::memory::data_type::f32, strides};
-}
-
-void reorder(const dnnl::memory& from, const dnnl::memory& to, const dnnl::stream& stream) {
-  dnnl::memory source = from, target = to;
-  dnnl::reorder(source, target).execute(stream, source, target);
-}
-
-Operation mean_of_micro_batches(const std::string& name, const FlatGradient& gradient,
-                                int64_t begin, int64_t end) {
-  return own_operation(
-      name + ", mean of " + std::to_string(gradient.micro_batches) + " micro-batches", "own loop",
-      3 * 4 * (end - begin), [=] {
-        mean_of_sums(gradient.sum_before + begin, gradient.computed + begin, gradient.micro_batches,
-                     end - begin);
-      });
-}
-
-void insert_exchange(LoweredStep& step, AllReduce& all_reduce, int64_t bucket_bytes,
-                     const FlatGradient& gradient, StepState& state) {
-  std::erase_if(step.operations, [](const Operation& o) { return o.phase == Phase::exchange; });
-  const int64_t bytes = step.bytes(Region::gradients);
-  const std::vector<BucketRange> ranges =
-      cut_buckets(completed_by(step), bytes, bucket_bytes / element_bytes(gradient.sent_type) * 4);
-  const std::vector<GradientBucket> buckets = memory_of(ranges, gradient);
-  all_reduce.bind(buckets);
-
-  std::vector<Operation> operations;
-  size_t next = 0;
-  for (size_t i = 0; i < step.operations.size(); ++i) {
-    operations.push_back(std::move(step.operations[i]));
-    for (; next < ranges.size() && ranges[next].complete_after == i; ++next) {
-      append_start(operations, static_cast<int>(next), ranges[next], buckets[next], gradient,
-                   all_reduce, state);
-    }
-  }
-  const auto update = std::ranges::find(operations, Phase::update, &Operation::phase);
-  std::vector<Operation> end = ends(gradient, bytes / 4, all_reduce, state);
-  operations.insert(update, std::make_move_iterator(end.begin()),
-                    std::make_move_iterator(end.end()));
-  step.operations = std::move(operations);
 }
 
 }  // namespace nearmetal::cpu

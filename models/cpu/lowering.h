@@ -1,113 +1,19 @@
-// Turns a graph into the oneDNN primitives and loops of one step, in order, with their memory.
+// Turns a graph into the oneDNN primitives and loops of one step.
 #pragma once
 
-#include <algorithm>
 #include <array>
-#include <cstdint>
-#include <deque>
 #include <functional>
-#include <oneapi/dnnl/dnnl.hpp>
+#include <map>
 #include <string>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "models/cpu/loops.h"
-#include "models/graph.h"
-#include "models/memory_plan.h"
-#include "models/program.h"
+#include "models/cpu/lowered_step.h"
+#include "models/cpu/onednn.h"
+#include "models/cpu/token_loops.h"
 
 namespace nearmetal::cpu {
-
-/// The blocks of memory that tensors lie in. `step` is shared by tensors of different lifetimes;
-/// the others persist. Parameters, their gradients and bf16 copies have the same order.
-enum class Region { step, values, gradients, copies, statistics };
-inline constexpr int region_count = 5;
-
-struct Tensor {
-  dnnl::memory memory;  // without an address until bind_memory()
-  Region region = Region::step;
-  int64_t offset_bytes = 0;  // in its region, or in `whole`
-  Tensor* whole = nullptr;   // of a view: the tensor whose memory it shows in another shape
-
-  dnnl::memory::desc desc() const { return memory.get_desc(); }
-  int64_t bytes() const { return static_cast<int64_t>(desc().get_size()); }
-  void* data() const { return memory.get_data_handle(); }
-  float* floats() const { return static_cast<float*>(data()); }
-};
-
-/// A parameter in the layout that the forward primitive chose, fp32, with a gradient alike.
-struct ParameterSlice {
-  Tensor* value = nullptr;
-  Tensor* gradient = nullptr;  // null if forward_only
-  Tensor* copy = nullptr;      // in the type of the activations, where it is not fp32
-};
-
-/// One primitive or loop.
-struct Operation {
-  std::string name{};  // node(s) of the graph it computes
-  Phase phase{};
-  std::string key{};  // of its plan; empty for a loop
-  std::string implementation{};
-  double flops = 0;
-  double bytes = 0;
-  std::vector<Tensor*> operands{};
-  std::unordered_map<int, dnnl::memory> arguments{};
-  std::function<dnnl::primitive()> make{};  // null for a loop
-  std::function<void()> run{};              // of a primitive: after bind_memory()
-};
-
-/// A stage's view of the pipeline while a step goes on.
-struct StageState {
-  StageLinks* links = nullptr;
-  std::vector<TaskMark> marks;   // by task of the step, in its order
-  PipelineSeconds seconds;       // of this step, so far
-  double begin_seconds = 0;      // of the span
-  std::array<double, 2> sums{};  // over all stages: squares of the gradient, losses
-};
-
-/// The state that loops read and write beside tensors; the program owns it and keeps its address.
-struct StepState {
-  std::vector<int32_t> labels;            // by image of the step, or two by sequence
-  std::vector<float> losses;              // by image or sequence of the step
-  std::vector<int32_t> tokens;            // ids, by sequence of the step
-  int64_t first_image = 0;                // of the micro-batch that is computed
-  std::vector<float> running_statistics;  // as the region of statistics
-  float loss_scale = 1;
-  double exposed_communication_seconds = 0;  // of this step, so far
-  StageState stage;
-};
-
-/// Operations [begin, end) of one task.
-struct LoweredTask {
-  StageTask task;
-  size_t begin = 0;
-  size_t end = 0;
-  Tensor* images = nullptr;  // read by a forward pass; null: it receives its values
-};
-
-struct LoweredStep {
-  std::deque<Tensor> tensors;
-  std::vector<Operation> operations;
-  std::vector<LoweredTask> tasks;      // in their order
-  std::vector<ParameterSlice> slices;  // by parameter
-  std::vector<NormStatistics> norms;   // in graph order
-  Tensor* images = nullptr;  // of the first micro-batch; null where a stage receives values
-  Tensor* logits = nullptr;  // of a graph without a loss
-  std::array<int64_t, region_count> region_bytes{};
-
-  int64_t& bytes(Region region) { return region_bytes[static_cast<size_t>(region)]; }
-  int64_t bytes(Region region) const { return region_bytes[static_cast<size_t>(region)]; }
-  int64_t total_bytes() const;
-  /// Elements of the running statistics, and of those of one micro-batch.
-  int64_t statistics_elements() const {
-    return norms.empty() ? 0 : norms.back().offset + 2 * norms.back().stride;
-  }
-  /// As many micro-batches as have operations of their own.
-  int64_t micro_batches() const {
-    return std::ranges::count(tasks, Pass::forward,
-                              [](const LoweredTask& t) { return t.task.pass; });
-  }
-};
 
 /// The forward and backward pass: of a stage those of all micro-batches, in the order of its
 /// schedule and with transfers; else of one micro-batch, since all take the same memory. Allocates
@@ -116,39 +22,212 @@ struct LoweredStep {
 LoweredStep lower(const Graph& graph, const ProgramOptions& options, const dnnl::engine& engine,
                   StepState& state);
 
-/// Gives every tensor its address and makes the primitives.
-void bind_memory(LoweredStep& step, const std::array<void*, region_count>& regions,
-                 const dnnl::stream& stream);
+/// The state of lower() while it walks through the graph: forward, then backward.
+class Lowering {
+ public:
+  Lowering(const Graph& graph, const ProgramOptions& options, const dnnl::engine& engine,
+           StepState& state);
+  LoweredStep run();
 
-/// The same dimensions in canonical layout: rows of the leading one behind one another, in fp32.
-dnnl::memory::desc canonical_desc(const dnnl::memory::desc& device);
+ private:
+  using Desc = dnnl::memory::desc;
+  using Dims = dnnl::memory::dims;
+  using Arguments = std::vector<std::pair<int, Tensor*>>;
+  using prop_kind = dnnl::prop_kind;
 
-/// The same values in another layout or type; allocates.
-void reorder(const dnnl::memory& from, const dnnl::memory& to, const dnnl::stream& stream);
+  Tensor* tensor(const Desc& desc, Region region = Region::step, int64_t offset_bytes = 0);
+  // The same memory, or a part of it, in another shape.
+  Tensor* view(Tensor* whole, const Desc& desc, int64_t offset_bytes = 0);
+  Desc any(const Dims& dims) const { return {dims, type_, dnnl::memory::format_tag::any}; }
+  Desc any_fp32(const Dims& dims) const {
+    return {dims, dnnl::memory::data_type::f32, dnnl::memory::format_tag::any};
+  }
+  static Desc vector(int64_t elements) {
+    return {{elements}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::a};
+  }
+  Dims dims(int node) const;
+  Desc bias_desc(const Node& product) const {
+    return product.has_bias() ? vector(product.shape.channels) : Desc();
+  }
+  prop_kind direction() const {
+    return graph_.is_trainable() ? prop_kind::forward_training : prop_kind::forward_inference;
+  }
+  const char* pass() const { return graph_.is_trainable() ? " forward" : " inference"; }
+  // The operations that a convolution computes along with itself where no backward pass needs what
+  // lies between: the sum with a residual, in place, a ReLU, or both.
+  struct Epilogue {
+    int output = -1;    // the node whose value it leaves
+    int residual = -1;  // the node that is added; -1: none
+    bool relu = false;
+  };
+  Epilogue epilogue_of(int conv) const;
+  dnnl::primitive_attr attributes_for(const Epilogue& epilogue) const;
+  bool fuses_relu(int norm) const { return graph_.is(graph_.sole_consumer(norm), OpKind::relu); }
+  Tensor* norm_scratch(const NormExtent& extent);
+  double flops(int node) const;
+  std::string key(const std::string& what, int node) const;
 
-/// The flat gradient and where it is summed: in the same memory where it travels in fp32, else in
-/// memory of its own, of the same number of elements.
-struct FlatGradient {
-  float* computed = nullptr;
-  void* sent = nullptr;
-  Precision sent_type = Precision::fp32;
-  // The sum over the micro-batches before the last; null where there are none.
-  const float* sum_before = nullptr;
-  int64_t micro_batches = 1;
+  Operation& emit(const std::string& name, Phase phase, const std::string& implementation,
+                  std::vector<Tensor*> operands, std::function<void()> run);
+  // A loop of ours that computes this node alone.
+  Operation& emit_loop(int node, Phase phase, std::vector<Tensor*> operands,
+                       std::function<void()> run) {
+    return emit(graph_.node(node).name, phase, "own loop", std::move(operands), std::move(run));
+  }
+  // A primitive, with a scratchpad that lives as long as it runs.
+  template <class Primitive, class PrimitiveDesc>
+  Operation& emit(const std::string& name, Phase phase, const std::string& key,
+                  const PrimitiveDesc& desc, Arguments arguments);
+  // The same values in the wanted layout: `from` itself if it has that.
+  Tensor* reordered(const std::string& name, Phase phase, Tensor* from, const Desc& wanted);
+  void reorder_into(const std::string& name, Phase phase, Tensor* from, Tensor* to);
 
-  bool is_converted() const { return sent != computed; }
+  // A parameter's layout is that which its forward primitive takes.
+  void define_parameter(int parameter, const Desc& desc);
+  Tensor* operand(int parameter) const;
+  Tensor* vector_operand(int parameter);  // defines it, too
+  void store_gradient(const std::string& name, int parameter, Tensor* gradient);
+  // The tensor that a gradient in this layout is computed into.
+  Tensor* gradient_target(int parameter, const Desc& desc);
+
+  void lower_task(const std::vector<StageTask>& tasks, size_t index);
+
+  // What makes a graph a stage: values that come and go, the waits for them, and time marks.
+  Tensor* boundary_tensor(int boundary);
+  Tensor*& boundary(int64_t micro_batch, Transfer transfer) {
+    return boundary_[micro_batch][static_cast<size_t>(transfer)];
+  }
+  void emit_transfer(Transfer transfer, const char* what, Tensor* data, std::function<void()> run);
+  void start(Transfer transfer, int micro_batch, Tensor* data);
+  void finish(Transfer transfer, int micro_batch, Tensor* data);
+  void start_receive(const StageTask& task);
+  bool receives_ahead(size_t index) const;
+  void begin_stage_task(const std::vector<StageTask>& tasks, size_t index);
+  void end_stage_task(const std::vector<StageTask>& tasks, size_t index);
+  void finish_sent_gradient();
+  void forward_boundary(int i);
+  void backward_boundary(int i);
+
+  // How a kind of node is lowered: forward, and backward where a reader left a gradient at its
+  // output. Null: there is nothing to do, or backward() knows more.
+  struct Rule {
+    OpKind op;
+    void (Lowering::*forward)(int i) = nullptr;
+    void (Lowering::*backward)(int i, Tensor* dy) = nullptr;
+    bool fp32_alone = false;
+  };
+  static const Rule& rule_of(OpKind op);
+  void walk(int node, Pass pass);
+  void forward(int i);
+  void backward(int i);
+
+  // lowering_images.cpp
+  void forward_convolution(int i);
+  void forward_norm(int i);
+  void forward_add(int i);
+  void emit_add(int i, int output, bool relu);
+  void emit_sum(const std::string& name, Phase phase, Tensor* left, Tensor* right, bool relu,
+                Tensor* out);
+  void forward_relu(int i);
+  static dnnl::algorithm pooling_algorithm(const Node& node) {
+    return node.op == OpKind::max_pool ? dnnl::algorithm::pooling_max
+                                       : dnnl::algorithm::pooling_avg_exclude_padding;
+  }
+  PoolWindow pool_window(const Node& node) const;
+  void forward_pool(int i);
+  void forward_loss(int i);
+  void update_statistics();
+  Tensor* value(int node);  // the image takes the layout of its first reader
+
+  void backward_add(int i, Tensor* dy);
+  void backward_convolution(int i, Tensor* dy);
+  void backward_norm(int i, Tensor* dy);
+  void backward_relu(int i);
+  void backward_pool(int i, Tensor* dy);
+
+  // The matrix that the product reads: rows of a sample's values, or of a token's.
+  Tensor* linear_input(const Node& linear, Phase phase);
+  Dims linear_weight_dims(const Node& linear, const Tensor* input) const;
+  void forward_linear(int i);
+  void backward_linear(int i, Tensor* dy);
+
+  // lowering_tokens.cpp: every value there is [batch, tokens, features], features innermost.
+  Desc token_desc(int node) const;
+  Desc row_desc(int node) const;  // the same, as [batch x tokens, features]
+  int64_t rows(int node) const { return options_.batch_size * graph_.node(node).shape.tokens(); }
+  // In that layout.
+  Tensor* token_value(int node, Phase phase);
+  Tensor* as_rows(int node, Tensor* tensor) { return view(tensor, row_desc(node)); }
+  TokenExtent token_extent(int node) const;
+  Arguments layer_norm_statistics(int i);  // mean and variance of each token, kept
+  void forward_layer_norm(int i);
+  void backward_layer_norm(int i, Tensor* dy);
+  void forward_gelu(int i);
+  void backward_gelu(int i, Tensor* dy);
+  void forward_class_token(int i);
+  void backward_class_token(int i, Tensor* dy);
+  void forward_positions(int i);
+  void backward_positions(int i, Tensor* dy);
+  void forward_select_token(int i);
+  void backward_select_token(int i, Tensor* dy);
+
+  static const int32_t* ids_of(const StepState& state, int64_t first_sample, int64_t tokens);
+  void forward_embedding(int i);
+  void backward_embedding(int i, Tensor* dy);
+  void forward_span_loss(int i);
+
+  AttentionExtent attention_extent(const Node& node) const;
+  void forward_attention(int i);
+  void backward_attention(int i, Tensor* dy);
+
+  void add_gradient(int node, Tensor* gradient);
+  Tensor* gradient_of(int node);  // of all consumers; null if there is none
+
+  void place_parameters();
+  void place_step();
+
+  const Graph& graph_;
+  const ProgramOptions& options_;
+  const dnnl::engine& engine_;
+  StepState& state_;
+  dnnl::memory::data_type type_;
+  dnnl::primitive_attr attributes_;
+  PrimitivePlace place_{engine_, attributes_};
+  LoweredStep step_;
+  int micro_batch_ = 0;
+  // What the passes of one micro-batch leave, all by node.
+  struct NodeTensors {
+    std::vector<Tensor*> values;
+    std::vector<Tensor*> workspaces;
+    std::vector<std::vector<Tensor*>> gradients;
+    std::map<int, std::pair<Tensor*, Tensor*>> batch_statistics;  // mean, variance
+  };
+  std::vector<NodeTensors> kept_;  // by micro-batch, while another is lowered
+  NodeTensors tensors_;            // of the one that is lowered
+  // The boundary tensors of a stage, by micro-batch: received, or to be sent.
+  std::vector<std::array<Tensor*, transfer_count>> boundary_;
+  int sent_gradient_ = -1;  // micro-batch whose gradient may still be on its way; -1: none
+  std::map<int, dnnl::convolution_forward::primitive_desc> convolutions_;
+  std::map<int, dnnl::pooling_forward::primitive_desc> pools_;
+  std::map<int, dnnl::inner_product_forward::primitive_desc> products_;
+  std::map<int, dnnl::layer_normalization_forward::primitive_desc> layer_norms_;
+  std::map<int, dnnl::eltwise_forward::primitive_desc> gelus_;
 };
 
-/// Makes elements [begin, end) of the gradient of the last micro-batch the mean over all.
-Operation mean_of_micro_batches(const std::string& name, const FlatGradient& gradient,
-                                int64_t begin, int64_t end);
-
-/// Cuts the flat gradient into buckets of at least `bucket_bytes` as sent (0: one), binds them to
-/// `all_reduce` and adds to a bound step: the start of each bucket behind the operation that
-/// completes it, and the end of all before the update; before its start each bucket becomes the
-/// mean over micro-batches; where it is converted, the conversion of each bucket before its start,
-/// and that of all sums after the end, which counts as exposed.
-void insert_exchange(LoweredStep& step, AllReduce& all_reduce, int64_t bucket_bytes,
-                     const FlatGradient& gradient, StepState& state);
+template <class Primitive, class PrimitiveDesc>
+Operation& Lowering::emit(const std::string& name, Phase phase, const std::string& key,
+                          const PrimitiveDesc& desc, Arguments arguments) {
+  if (desc.scratchpad_desc().get_size() > 0) {
+    arguments.emplace_back(DNNL_ARG_SCRATCHPAD, tensor(desc.scratchpad_desc()));
+  }
+  std::vector<Tensor*> operands;
+  for (const auto& [index, operand] : arguments) operands.push_back(operand);
+  Operation& operation =
+      emit(name, phase, std::string("onednn ") + desc.impl_info_str(), operands, nullptr);
+  operation.key = key;
+  operation.make = [desc] { return Primitive(desc); };
+  for (const auto& [index, operand] : arguments) operation.arguments[index] = operand->memory;
+  return operation;
+}
 
 }  // namespace nearmetal::cpu

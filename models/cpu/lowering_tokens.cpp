@@ -1,8 +1,7 @@
 // The operations of transformers on tokens, and linear layers, also of whole samples.
 #include <stdexcept>
 
-#include "models/cpu/attention.h"
-#include "models/cpu/lowering_state.h"
+#include "models/cpu/lowering.h"
 #include "models/cpu/token_loops.h"
 
 namespace nearmetal::cpu {
@@ -24,13 +23,6 @@ Tensor* Lowering::token_value(int node, Phase phase) {
   return reordered(graph_.node(node).name, phase, value(node), token_desc(node));
 }
 
-void Lowering::require_fp32(const Node& node) const {
-  if (options_.precision == Precision::fp32) return;
-  throw std::invalid_argument("the CPU backend computes '" + node.name +
-                              "' in fp32 alone, not in " + to_string(options_.precision) +
-                              ": use fp32");
-}
-
 TokenExtent Lowering::token_extent(int node) const {
   const Shape& shape = graph_.node(node).shape;
   return {options_.batch_size, shape.tokens(), shape.channels};
@@ -39,19 +31,17 @@ TokenExtent Lowering::token_extent(int node) const {
 void Lowering::forward_layer_norm(int i) {
   const Node& node = graph_.node(i);
   const int input = node.inputs[0];
-  require_fp32(node);
-  for (const int parameter : node.parameters) define_vector(parameter);
   const auto desc =
       describe_layer_norm(place_, direction(), row_desc(i), static_cast<float>(node.epsilon));
   layer_norms_.emplace(i, desc);
   Tensor* x = token_value(input, Phase::forward);
-  values_[i] = tensor(token_desc(i));
+  tensors_.values[i] = tensor(token_desc(i));
   Arguments arguments{{DNNL_ARG_SRC, as_rows(input, x)},
-                      {DNNL_ARG_SCALE, operand(node.parameters[0])},
-                      {DNNL_ARG_SHIFT, operand(node.parameters[1])},
-                      {DNNL_ARG_DST, as_rows(i, values_[i])}};
+                      {DNNL_ARG_SCALE, vector_operand(node.parameters[0])},
+                      {DNNL_ARG_SHIFT, vector_operand(node.parameters[1])},
+                      {DNNL_ARG_DST, as_rows(i, tensors_.values[i])}};
   if (direction() == prop_kind::forward_training) {
-    workspaces_[i] = tensor(vector(2 * rows(i)));
+    tensors_.workspaces[i] = tensor(vector(2 * rows(i)));
     for (const auto& statistics : layer_norm_statistics(i)) arguments.push_back(statistics);
   }
   emit<dnnl::layer_normalization_forward>(
@@ -59,8 +49,8 @@ void Lowering::forward_layer_norm(int i) {
 }
 
 Lowering::Arguments Lowering::layer_norm_statistics(int i) {
-  return {{DNNL_ARG_MEAN, view(workspaces_[i], vector(rows(i)))},
-          {DNNL_ARG_VARIANCE, view(workspaces_[i], vector(rows(i)), 4 * rows(i))}};
+  return {{DNNL_ARG_MEAN, view(tensors_.workspaces[i], vector(rows(i)))},
+          {DNNL_ARG_VARIANCE, view(tensors_.workspaces[i], vector(rows(i)), 4 * rows(i))}};
 }
 
 void Lowering::backward_layer_norm(int i, Tensor* dy) {
@@ -86,14 +76,13 @@ void Lowering::backward_layer_norm(int i, Tensor* dy) {
 void Lowering::forward_gelu(int i) {
   const Node& node = graph_.node(i);
   const int input = node.inputs[0];
-  require_fp32(node);
   const auto desc = describe_gelu(place_, direction(), row_desc(i));
   gelus_.emplace(i, desc);
   Tensor* x = token_value(input, Phase::forward);
-  values_[i] = tensor(token_desc(i));
+  tensors_.values[i] = tensor(token_desc(i));
   emit<dnnl::eltwise_forward>(
       node.name, Phase::forward, key(std::string("gelu") + pass(), i), desc,
-      {{DNNL_ARG_SRC, as_rows(input, x)}, {DNNL_ARG_DST, as_rows(i, values_[i])}});
+      {{DNNL_ARG_SRC, as_rows(input, x)}, {DNNL_ARG_DST, as_rows(i, tensors_.values[i])}});
 }
 
 void Lowering::backward_gelu(int i, Tensor* dy) {
@@ -111,15 +100,13 @@ void Lowering::backward_gelu(int i, Tensor* dy) {
 
 void Lowering::forward_class_token(int i) {
   const Node& node = graph_.node(i);
-  const int input = node.inputs[0], parameter = node.parameters[0];
-  require_fp32(node);
-  define_vector(parameter);
+  const int input = node.inputs[0];
   Tensor* x = token_value(input, Phase::forward);
-  Tensor* y = values_[i] = tensor(token_desc(i));
-  emit(node.name, Phase::forward, "own loop", {x, operand(parameter), y},
-       [=, extent = token_extent(input), token = operand(parameter)] {
-         prepend_token(extent, x->floats(), token->floats(), y->floats());
-       });
+  Tensor* token = vector_operand(node.parameters[0]);
+  Tensor* y = tensors_.values[i] = tensor(token_desc(i));
+  emit_loop(i, Phase::forward, {x, token, y}, [=, extent = token_extent(input)] {
+    prepend_token(extent, x->floats(), token->floats(), y->floats());
+  });
 }
 
 void Lowering::backward_class_token(int i, Tensor* dy) {
@@ -127,30 +114,26 @@ void Lowering::backward_class_token(int i, Tensor* dy) {
   const int input = node.inputs[0];
   Tensor* dx = tensor(token_desc(input));
   Tensor* token_gradient = step_.slices[node.parameters[0]].gradient;
-  emit(node.name, Phase::backward, "own loop", {dy, dx, token_gradient},
-       [=, extent = token_extent(input)] {
-         prepend_token_backward(extent, dy->floats(), dx->floats(), token_gradient->floats());
-       });
+  emit_loop(i, Phase::backward, {dy, dx, token_gradient}, [=, extent = token_extent(input)] {
+    prepend_token_backward(extent, dy->floats(), dx->floats(), token_gradient->floats());
+  });
   add_gradient(input, dx);
 }
 
 void Lowering::forward_positions(int i) {
   const Node& node = graph_.node(i);
-  const int parameter = node.parameters[0];
-  require_fp32(node);
-  define_vector(parameter);
   Tensor* x = token_value(node.inputs[0], Phase::forward);
-  Tensor* y = values_[i] = tensor(token_desc(i));
-  emit(node.name, Phase::forward, "own loop", {x, operand(parameter), y},
-       [=, extent = token_extent(i), positions = operand(parameter)] {
-         add_positions(extent, x->floats(), positions->floats(), y->floats());
-       });
+  Tensor* positions = vector_operand(node.parameters[0]);
+  Tensor* y = tensors_.values[i] = tensor(token_desc(i));
+  emit_loop(i, Phase::forward, {x, positions, y}, [=, extent = token_extent(i)] {
+    add_positions(extent, x->floats(), positions->floats(), y->floats());
+  });
 }
 
 void Lowering::backward_positions(int i, Tensor* dy) {
   const Node& node = graph_.node(i);
   Tensor* gradient = step_.slices[node.parameters[0]].gradient;
-  emit(node.name, Phase::backward, "own loop", {dy, gradient}, [=, extent = token_extent(i)] {
+  emit_loop(i, Phase::backward, {dy, gradient}, [=, extent = token_extent(i)] {
     sum_over_samples(extent, dy->floats(), extent.sample_elements(), gradient->floats());
   });
   add_gradient(node.inputs[0], dy);
@@ -158,10 +141,9 @@ void Lowering::backward_positions(int i, Tensor* dy) {
 
 void Lowering::forward_select_token(int i) {
   const Node& node = graph_.node(i);
-  require_fp32(node);
   Tensor* x = token_value(node.inputs[0], Phase::forward);
-  Tensor* y = values_[i] = tensor(token_desc(i));
-  emit(node.name, Phase::forward, "own loop", {x, y}, [=, extent = token_extent(node.inputs[0])] {
+  Tensor* y = tensors_.values[i] = tensor(token_desc(i));
+  emit_loop(i, Phase::forward, {x, y}, [=, extent = token_extent(node.inputs[0])] {
     first_token(extent, x->floats(), y->floats());
   });
 }
@@ -169,10 +151,9 @@ void Lowering::forward_select_token(int i) {
 void Lowering::backward_select_token(int i, Tensor* dy) {
   const int input = graph_.node(i).inputs[0];
   Tensor* dx = tensor(token_desc(input));
-  emit(graph_.node(i).name, Phase::backward, "own loop", {dy, dx},
-       [=, extent = token_extent(input)] {
-         first_token_backward(extent, dy->floats(), dx->floats());
-       });
+  emit_loop(i, Phase::backward, {dy, dx}, [=, extent = token_extent(input)] {
+    first_token_backward(extent, dy->floats(), dx->floats());
+  });
   add_gradient(input, dx);
 }
 
@@ -192,7 +173,6 @@ Lowering::Dims Lowering::linear_weight_dims(const Node& linear, const Tensor* in
 void Lowering::forward_linear(int i) {
   const Node& node = graph_.node(i);
   const bool of_tokens = node.op == OpKind::token_linear;
-  if (of_tokens) require_fp32(node);
   const int weight = node.parameters[0], bias = node.parameters[1];
   Tensor* in = linear_input(node, Phase::forward);
   // Logits stay fp32: the loss takes their exponentials. Theirs is the plain layout.
@@ -201,21 +181,20 @@ void Lowering::forward_linear(int i) {
   const Desc outputs{{in_dims[0], node.shape.channels},
                      are_logits ? dnnl::memory::data_type::f32 : type_,
                      dnnl::memory::format_tag::nc};
-  define_vector(bias);
   const auto desc = describe<dnnl::inner_product_forward>(
       place_, direction(), of_tokens ? in->desc() : any(in_dims), any(linear_weight_dims(node, in)),
       bias_desc(node), outputs);
   products_.emplace(i, desc);
   define_parameter(weight, desc.weights_desc());
   Tensor* x = reordered(node.name, Phase::forward, in, desc.src_desc());
-  values_[i] = tensor(of_tokens ? token_desc(i) : outputs);
-  if (graph_.consumers(i).empty()) step_.logits = values_[i];
+  tensors_.values[i] = tensor(of_tokens ? token_desc(i) : outputs);
+  if (graph_.consumers(i).empty()) step_.logits = tensors_.values[i];
   emit<dnnl::inner_product_forward>(
       node.name, Phase::forward, key(std::string(to_string(node.op)) + pass(), i), desc,
       {{DNNL_ARG_SRC, x},
        {DNNL_ARG_WEIGHTS, operand(weight)},
-       {DNNL_ARG_BIAS, operand(bias)},
-       {DNNL_ARG_DST, of_tokens ? as_rows(i, values_[i]) : values_[i]}})
+       {DNNL_ARG_BIAS, vector_operand(bias)},
+       {DNNL_ARG_DST, of_tokens ? as_rows(i, tensors_.values[i]) : tensors_.values[i]}})
       .flops = flops(i);
 }
 
@@ -262,15 +241,14 @@ AttentionExtent Lowering::attention_extent(const Node& node) const {
 
 void Lowering::forward_attention(int i) {
   const Node& node = graph_.node(i);
-  require_fp32(node);
   const AttentionExtent extent = attention_extent(node);
   Tensor* x = token_value(node.inputs[0], Phase::forward);
-  Tensor* y = values_[i] = tensor(token_desc(i));
+  Tensor* y = tensors_.values[i] = tensor(token_desc(i));
   const bool keeps = !options_.forward_only;
   const int64_t matrices = keeps ? extent.matrices() : options_.threads;
-  Tensor* p = workspaces_[i] = tensor(vector(matrices * extent.matrix_elements()));
+  Tensor* p = tensors_.workspaces[i] = tensor(vector(matrices * extent.matrix_elements()));
   emit(node.name, Phase::forward, attention_implementation, {x, p, y}, [=] {
-    attention_forward(extent, {x->floats(), p->floats(), keeps, y->floats()});
+    attention_forward(extent, x->floats(), p->floats(), keeps, y->floats());
   }).flops = flops(i);
 }
 
@@ -278,12 +256,12 @@ void Lowering::backward_attention(int i, Tensor* dy) {
   const Node& node = graph_.node(i);
   const AttentionExtent extent = attention_extent(node);
   Tensor* x = token_value(node.inputs[0], Phase::backward);
-  Tensor* p = workspaces_[i];
+  Tensor* p = tensors_.workspaces[i];
   Tensor* dx = tensor(token_desc(node.inputs[0]));
   Tensor* scratch = tensor(vector(options_.threads * extent.matrix_elements()));
   emit(node.name, Phase::backward, attention_implementation, {x, p, dy, scratch, dx}, [=] {
-    attention_backward(extent,
-                       {x->floats(), p->floats(), dy->floats(), scratch->floats(), dx->floats()});
+    attention_backward(extent, x->floats(), p->floats(), dy->floats(), scratch->floats(),
+                       dx->floats());
   }).flops = 2 * flops(i);
   add_gradient(node.inputs[0], dx);
 }
@@ -295,18 +273,17 @@ const int32_t* Lowering::ids_of(const StepState& state, int64_t first_sample, in
 
 void Lowering::forward_embedding(int i) {
   const Node& node = graph_.node(i);
-  require_fp32(node);
-  for (const int parameter : node.parameters) define_vector(parameter);
-  Tensor *words = operand(node.parameters[0]), *positions = operand(node.parameters[1]),
-         *types = operand(node.parameters[2]);
-  Tensor* y = values_[i] = tensor(token_desc(i));
+  Tensor* words = vector_operand(node.parameters[0]);
+  Tensor* positions = vector_operand(node.parameters[1]);
+  Tensor* types = vector_operand(node.parameters[2]);
+  Tensor* y = tensors_.values[i] = tensor(token_desc(i));
   const TokenExtent extent = token_extent(i);
   Operation& look_up =
-      emit(node.name, Phase::forward, "own loop", {words, positions, types, y},
-           [=, first = micro_batch_ * options_.batch_size, &state = state_] {
-             embed(extent, ids_of(state, first, extent.tokens),
-                   {words->floats(), positions->floats(), types->floats()}, y->floats());
-           });
+      emit_loop(i, Phase::forward, {words, positions, types, y},
+                [=, first = micro_batch_ * options_.batch_size, &state = state_] {
+                  embed(extent, ids_of(state, first, extent.tokens),
+                        {words->floats(), positions->floats(), types->floats()}, y->floats());
+                });
   // It reads only those rows of the tables that belong to the tokens.
   const int64_t read = (extent.batch + 1) * extent.sample_elements();
   look_up.bytes = static_cast<double>(y->bytes() + 4 * read);
@@ -318,16 +295,16 @@ void Lowering::backward_embedding(int i, Tensor* dy) {
   const auto count = [&](int which) { return graph_.parameters()[node.parameters[which]].dims[0]; };
   const EmbeddingRows rows{count(0), count(1), count(2)};
   Tensor *words = gradient(0), *positions = gradient(1), *types = gradient(2);
-  emit(node.name, Phase::backward, "own loop", {dy, words, positions, types},
-       [=, extent = token_extent(i), first = micro_batch_ * options_.batch_size, &state = state_] {
-         embed_backward(extent, ids_of(state, first, extent.tokens), dy->floats(), rows,
-                        {words->floats(), positions->floats(), types->floats()});
-       });
+  emit_loop(
+      i, Phase::backward, {dy, words, positions, types},
+      [=, extent = token_extent(i), first = micro_batch_ * options_.batch_size, &state = state_] {
+        embed_backward(extent, ids_of(state, first, extent.tokens), dy->floats(), rows,
+                       {words->floats(), positions->floats(), types->floats()});
+      });
 }
 
 void Lowering::forward_span_loss(int i) {
   const int input = graph_.node(i).inputs[0];
-  require_fp32(graph_.node(i));
   if (!graph_.is(input, OpKind::token_linear)) {
     throw std::invalid_argument("the CPU backend takes the loss of spans of a linear layer alone");
   }
@@ -335,17 +312,17 @@ void Lowering::forward_span_loss(int i) {
   Tensor* gradient = nullptr;
   if (!options_.forward_only) {
     gradient = tensor(token_desc(input));
-    gradients_[input].push_back(gradient);
+    tensors_.gradients[input].push_back(gradient);
   }
-  emit(graph_.node(i).name, Phase::forward, "own loop", {logits, gradient},
-       [=, extent = token_extent(input), first = micro_batch_ * options_.batch_size,
-        &state = state_] {
-         const int64_t sample = state.first_image + first;
-         span_loss(logits->floats(), state.labels.data() + 2 * sample, extent.batch, extent.tokens,
-                   state.loss_scale / static_cast<float>(extent.batch),
-                   state.losses.data() + sample,
-                   gradient != nullptr ? gradient->floats() : nullptr);
-       });
+  emit_loop(i, Phase::forward, {logits, gradient},
+            [=, extent = token_extent(input), first = micro_batch_ * options_.batch_size,
+             &state = state_] {
+              const int64_t sample = state.first_image + first;
+              span_loss(logits->floats(), state.labels.data() + 2 * sample, extent.batch,
+                        extent.tokens, state.loss_scale / static_cast<float>(extent.batch),
+                        state.losses.data() + sample,
+                        gradient != nullptr ? gradient->floats() : nullptr);
+            });
 }
 
 }  // namespace nearmetal::cpu

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "models/cpu/cpu_program.h"
-#include "models/cpu/lowering.h"
 
 namespace nearmetal::cpu {
 

@@ -1,7 +1,13 @@
 #include "models/cpu/token_loops.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <cmath>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <stdexcept>
+
+#include "models/cpu/loops.h"
 
 namespace nearmetal::cpu {
 namespace {
@@ -19,19 +25,74 @@ void clear(float* values, int64_t elements) {
   for (int64_t i = 0; i < elements; ++i) values[i] = 0;
 }
 
-// Cross entropy of every second logit: minus log softmax at `label`; its gradient times `factor`.
-float cross_entropy(const float* logits, int64_t tokens, int64_t label, float factor,
-                    float* gradient) {
-  float largest = logits[0], sum = 0;
-  for (int64_t t = 1; t < tokens; ++t) largest = std::max(largest, logits[2 * t]);
-  for (int64_t t = 0; t < tokens; ++t) sum += std::exp(logits[2 * t] - largest);
-  if (gradient != nullptr) {
-    for (int64_t t = 0; t < tokens; ++t) {
-      const float hot = t == label ? 1.0f : 0.0f;
-      gradient[2 * t] = (std::exp(logits[2 * t] - largest) / sum - hot) * factor;
-    }
+// A matrix whose rows lie `stride` apart.
+struct Matrix {
+  const float* values;
+  int64_t stride;
+};
+
+// c [m, n] = factor * a [m, k] * b [k, n], on the calling thread alone; with 'T' a or b is stored
+// transposed. Whether it worked.
+bool multiply(int64_t m, int64_t n, int64_t k, float factor, char a_stored, Matrix a, char b_stored,
+              Matrix b, float* c, int64_t c_stride) {
+  return dnnl::sgemm(a_stored, b_stored, m, n, k, factor, a.values, a.stride, b.values, b.stride, 0,
+                     c, c_stride) == dnnl::status::success;
+}
+
+// q, k and v of one head of one sample, in memory of the layout of `packed`.
+template <class T>
+struct Head {
+  T *q, *k, *v;
+
+  Head(const AttentionExtent& extent, T* packed, int64_t matrix) {
+    const int64_t features = extent.features();
+    q = packed + matrix / extent.heads * extent.tokens * 3 * features +
+        matrix % extent.heads * extent.head_features;
+    k = q + features;
+    v = k + features;
   }
-  return std::log(sum) + largest - logits[2 * label];
+};
+
+// Where a head of [batch, tokens, features] begins.
+int64_t offset_of_head(const AttentionExtent& extent, int64_t matrix) {
+  return matrix / extent.heads * extent.tokens * extent.features() +
+         matrix % extent.heads * extent.head_features;
+}
+
+float factor_of(const AttentionExtent& extent) {
+  return 1 / std::sqrt(static_cast<float>(extent.head_features));
+}
+
+void softmax(int64_t values, float* row) {
+  float largest = row[0];
+  for (int64_t i = 1; i < values; ++i) largest = std::max(largest, row[i]);
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < values; ++i) {
+    row[i] = std::exp(row[i] - largest);
+    sum += row[i];
+  }
+  const float inverse = 1 / sum;
+#pragma omp simd
+  for (int64_t i = 0; i < values; ++i) row[i] *= inverse;
+}
+
+// gradient = probabilities * (gradient - sum of both multiplied)
+void softmax_backward(int64_t values, const float* probabilities, float* gradient) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < values; ++i) sum += probabilities[i] * gradient[i];
+#pragma omp simd
+  for (int64_t i = 0; i < values; ++i) gradient[i] = probabilities[i] * (gradient[i] - sum);
+}
+
+// body(matrix) for every head of every sample, on all threads; it returns whether it worked.
+template <class Body>
+void for_each_head(const AttentionExtent& extent, Body body) {
+  bool works = true;
+#pragma omp parallel for schedule(static) reduction(&& : works)
+  for (int64_t matrix = 0; matrix < extent.matrices(); ++matrix) works = body(matrix) && works;
+  if (!works) throw std::runtime_error("oneDNN failed in a product of attention");
 }
 
 }  // namespace
@@ -133,11 +194,54 @@ void span_loss(const float* logits, const int32_t* labels, int64_t batch, int64_
     float loss = 0;
     for (int64_t end = 0; end < 2; ++end) {
       const int64_t first = sample * tokens * 2 + end;
-      loss += cross_entropy(logits + first, tokens, labels[2 * sample + end], factor / 2,
-                            gradient != nullptr ? gradient + first : nullptr);
+      loss += cross_entropy<2>(logits + first, tokens, labels[2 * sample + end], factor / 2,
+                               gradient != nullptr ? gradient + first : nullptr);
     }
     losses[sample] = loss / 2;
   }
+}
+
+void attention_forward(const AttentionExtent& extent, const float* packed, float* probabilities,
+                       bool keeps_probabilities, float* y) {
+  const int64_t tokens = extent.tokens, features = extent.features(), d = extent.head_features;
+  for_each_head(extent, [&](int64_t matrix) {
+    const int64_t place = keeps_probabilities ? matrix : omp_get_thread_num();
+    float* p = probabilities + place * extent.matrix_elements();
+    const Head head(extent, packed, matrix);
+    const int64_t stride = 3 * features;
+    const bool scored = multiply(tokens, tokens, d, factor_of(extent), 'N', {head.q, stride}, 'T',
+                                 {head.k, stride}, p, tokens);
+    for (int64_t row = 0; row < tokens; ++row) softmax(tokens, p + row * tokens);
+    return multiply(tokens, d, tokens, 1, 'N', {p, tokens}, 'N', {head.v, stride},
+                    y + offset_of_head(extent, matrix), features) &&
+           scored;
+  });
+}
+
+void attention_backward(const AttentionExtent& extent, const float* packed,
+                        const float* probabilities, const float* dy, float* scratch,
+                        float* packed_gradient) {
+  const int64_t tokens = extent.tokens, features = extent.features(), d = extent.head_features;
+  const int64_t stride = 3 * features;
+  const float factor = factor_of(extent);
+  for_each_head(extent, [&](int64_t matrix) {
+    const Matrix p{probabilities + matrix * extent.matrix_elements(), tokens};
+    const Matrix head_dy{dy + offset_of_head(extent, matrix), features};
+    float* scores = scratch + omp_get_thread_num() * extent.matrix_elements();
+    const Matrix ds{scores, tokens};
+    const Head head(extent, packed, matrix);
+    const Head gradient(extent, packed_gradient, matrix);
+    bool works = multiply(tokens, d, tokens, 1, 'T', p, 'N', head_dy, gradient.v, stride);
+    works &= multiply(tokens, tokens, d, 1, 'N', head_dy, 'T', {head.v, stride}, scores, tokens);
+    for (int64_t row = 0; row < tokens; ++row) {
+      softmax_backward(tokens, p.values + row * tokens, scores + row * tokens);
+    }
+    works &=
+        multiply(tokens, d, tokens, factor, 'N', ds, 'N', {head.k, stride}, gradient.q, stride);
+    works &=
+        multiply(tokens, d, tokens, factor, 'T', ds, 'N', {head.q, stride}, gradient.k, stride);
+    return works;
+  });
 }
 
 }  // namespace nearmetal::cpu

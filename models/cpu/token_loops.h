@@ -1,6 +1,6 @@
-// The operations of transformers on whole tokens, and the first and last layers of a network of
-// sequences, as loops over all threads. Values are fp32, [batch, tokens, features] with features
-// innermost.
+// The operations of transformers on whole tokens, attention, and the first and last layers of a
+// network of sequences, as loops over all threads. Values are fp32, [batch, tokens, features] with
+// features innermost.
 #pragma once
 
 #include <cstdint>
@@ -45,6 +45,27 @@ void embed(const TokenExtent& extent, const int32_t* ids,
 /// are the same for any number of threads.
 void embed_backward(const TokenExtent& extent, const int32_t* ids, const float* dy,
                     const EmbeddingRows& rows, const EmbeddingTables<float>& gradients);
+
+/// The heads of attention over the tokens of each sample.
+struct AttentionExtent {
+  int64_t batch = 0, tokens = 0, heads = 0;
+  int64_t head_features = 0;
+
+  int64_t features() const { return heads * head_features; }
+  int64_t matrices() const { return batch * heads; }  // of probabilities
+  int64_t matrix_elements() const { return tokens * tokens; }
+};
+
+/// Head by head oneDNN's products, and a softmax between. `packed` is [batch, tokens, 3 x
+/// features]: q, k and v of each token behind one another, in each of them head behind head; y is
+/// [batch, tokens, features]. `probabilities`: where they are kept [batch, heads, tokens, tokens],
+/// else one matrix for each thread. Throws std::runtime_error where oneDNN fails.
+void attention_forward(const AttentionExtent& extent, const float* packed, float* probabilities,
+                       bool keeps_probabilities, float* y);
+/// From the probabilities that the forward pass kept; `scratch`: a matrix for each thread.
+void attention_backward(const AttentionExtent& extent, const float* packed,
+                        const float* probabilities, const float* dy, float* scratch,
+                        float* packed_gradient);
 
 /// logits [batch, tokens, 2]: of start and end. Losses of each sequence: the mean of the two cross
 /// entropies over its tokens with its labels [batch, 2]; `gradient` (null if not wanted) is theirs

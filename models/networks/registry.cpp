@@ -11,22 +11,11 @@ std::vector<Network> resnet();
 std::vector<Network> vgg();
 std::vector<Network> vit();
 
-namespace {
-
-constexpr std::vector<Network> (*families[])() = {
-    resnet,
-    vgg,
-    vit,
-    bert,
-};
-
-}  // namespace
-
 const std::vector<Network>& networks() {
   static const std::vector<Network> all = [] {
     std::vector<Network> rows;
-    for (const auto family : families) {
-      for (Network& network : family()) rows.push_back(std::move(network));
+    for (const auto& family : {resnet(), vgg(), vit(), bert()}) {
+      rows.insert(rows.end(), family.begin(), family.end());
     }
     return rows;
   }();

@@ -5,18 +5,14 @@
 #include "models/networks/transformers.h"
 
 #include <stdexcept>
+#include <utility>
 
 #include "models/networks/registry.h"
 
 namespace nearmetal {
 namespace {
 
-struct NamedBert {
-  const char* name;
-  Bert sizes;
-};
-
-constexpr NamedBert berts[] = {
+constexpr std::pair<const char*, Bert> berts[] = {
     {"bert_base", {.layers = 12, .heads = 12, .features = 768, .mlp_features = 3072}},
     {"bert_large", {.layers = 24, .heads = 16, .features = 1024, .mlp_features = 4096}},
     {"bert_tiny", {.layers = 2, .heads = 2, .features = 128, .mlp_features = 512}},
@@ -96,11 +92,11 @@ Graph bert_for_question_answering(const std::string& name, const Bert& sizes, in
 
 std::vector<Network> bert() {
   std::vector<Network> rows;
-  for (const NamedBert& bert : berts) {
-    rows.push_back(
-        {bert.name, SampleUnit::sequence, Optimizer::adamw, [&bert](const NetworkOptions& options) {
-           return bert_for_question_answering(bert.name, bert.sizes, options.sequence);
-         }});
+  for (const auto& bert : berts) {
+    rows.push_back({bert.first, SampleUnit::sequence, Optimizer::adamw,
+                    [&bert](const NetworkOptions& options) {
+                      return bert_for_question_answering(bert.first, bert.second, options.sequence);
+                    }});
   }
   return rows;
 }

@@ -47,25 +47,18 @@ std::string go_name(const std::string& text) {
 }
 
 std::string label_value(const std::string& text) {
-  std::string value;
-  for (const char c : text) {
-    if (c == '\\' || c == '"') value += '\\';
-    value += c == '\n' ? "\\n" : std::string(1, c);
-  }
-  return "\"" + printable(value) + "\"";
+  const std::string escaped = replaced(replaced(text, "\\", "\\\\"), "\"", "\\\"");
+  return "\"" + printable(replaced(escaped, "\n", "\\n")) + "\"";
 }
 
-struct Sample {
-  std::string labels;
-  double value = 0;
-};
+using Samples = std::vector<std::pair<std::string, double>>;  // values by labels
 
 void print_family(std::ostream& out, const std::string& name, const char* help,
-                  const std::vector<Sample>& samples) {
+                  const Samples& samples) {
   if (samples.empty()) return;
   out << "# HELP nearmetal_" << name << ' ' << help << "\n# TYPE nearmetal_" << name << " gauge\n";
-  for (const Sample& sample : samples) {
-    out << "nearmetal_" << name << '{' << sample.labels << "} " << exact(sample.value) << '\n';
+  for (const auto& [labels, value] : samples) {
+    out << "nearmetal_" << name << '{' << labels << "} " << exact(value) << '\n';
   }
 }
 
@@ -74,8 +67,8 @@ struct Gauge {
   std::string name;
   const char* help;
   const char* help_of_bounds = "Bounds of its 95 % interval.";
-  std::vector<Sample> samples{};
-  std::vector<Sample> bounds{};
+  Samples samples{};
+  Samples bounds{};
 
   void add(const std::string& labels, double value, const Maybe<Interval>& interval = {}) {
     samples.push_back({labels, value});
@@ -204,7 +197,6 @@ Case case_of(const RunArm& arm, const SetRun& run) {
   return test;
 }
 
-// The element that tells how a row went.
 const char* element_of(RowAnswer answer) {
   switch (answer) {
     case RowAnswer::passed:
@@ -258,12 +250,7 @@ void print_suite(std::ostream& out, const char* name,
 
 std::string csv_text(const std::string& text) {
   const bool like_formula = !text.empty() && std::string("=+-@\t\r").find(text[0]) != text.npos;
-  std::string quoted = like_formula ? "\"'" : "\"";
-  for (const char c : printable(text)) {
-    if (c == '"') quoted += '"';
-    quoted += c;
-  }
-  return quoted + "\"";
+  return (like_formula ? "\"'" : "\"") + replaced(printable(text), "\"", "\"\"") + "\"";
 }
 
 void end_csv_line(std::ostream& out, const SetRun& run, const std::string& against) {

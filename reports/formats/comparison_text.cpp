@@ -146,12 +146,10 @@ TextTable table_of(const Comparison& comparison, Footnotes& footnotes) {
 constexpr const char* comparison_title = "Comparison";
 
 TitledTable table_of_key_differences(const Comparison& comparison) {
-  TextTable table{.columns = {{"severity"},
-                              {"field"},
-                              {base_title(comparison.options)},
-                              {"differs"},
-                              {"where", false, true},
-                              {"allowed"}}};
+  TextTable table;
+  table.columns = {
+      {"severity"},           {"field"},  {base_title(comparison.options)}, {"differs"},
+      {"where", false, true}, {"allowed"}};
   for (const KeyDifference& found : comparison.key_differences) {
     table.rows.push_back({to_string(found.severity), found.name, found.base, found.other,
                           found.source, found.allowed ? "yes" : "no"});
@@ -202,7 +200,6 @@ constexpr std::array published = {
     "Dell, \"Virtualizing GPUs for AI\", training: less than 5 % below bare metal",
 };
 
-// The remarks that follow the table, one line each.
 std::vector<std::string> remarks_of(const Comparison& comparison, const Footnotes& footnotes) {
   std::vector<std::string> lines;
   for (size_t i = 0; i < footnotes.texts().size(); ++i) {
@@ -240,8 +237,7 @@ std::vector<const char*> styles_of(const Comparison& comparison) {
 }
 
 std::string signed_milliseconds(double seconds) {
-  const std::string text = significant(1e3 * seconds, 3);
-  return (seconds > 0 ? "+" : "") + text;
+  return (seconds > 0 ? "+" : "") + significant(1e3 * seconds, 3);
 }
 
 std::string time_text(double seconds) {

@@ -22,21 +22,17 @@ std::string capitalised(std::string text) {
   return text;
 }
 
-struct Size {
-  std::string percent;   // "6.00 %"
-  std::string interval;  // " [4.1, 7.9]", or why there is none
-};
-
-// The size of a difference without its sign, which words give.
-Size size_of(const ComparisonRow& row) {
-  const bool down = *row.difference < 0;
+// The size of a difference without its sign, which words give: "6.00 %", and " [4.1, 7.9]", or why
+// there is no interval.
+std::pair<std::string, std::string> size_of(const ComparisonRow& row) {
   const double size = std::abs(*row.difference);
   const Maybe<Interval>& found = row.difference_interval;
   if (!found) {
     return {replaced(signed_percent(size), "+", ""), " (no interval: " + found.reason + ")"};
   }
-  const Interval turned = down ? Interval{-found->upper, -found->lower} : *found;
-  const auto [percent, bounds] = signed_percents(size, turned);
+  const bool down = *row.difference < 0;
+  const auto [percent, bounds] =
+      signed_percents(size, down ? Interval{-found->upper, -found->lower} : *found);
   return {replaced(percent, "+", ""), " " + replaced(bounds, "+", "")};
 }
 

@@ -15,6 +15,7 @@ constexpr const char* legend_of_distances =
     "memory (GPUDirect RDMA); -: what it sends goes through the host's memory; ?: not known.";
 
 std::string text_of(const Maybe<std::string>& value) { return value.value.value_or("?"); }
+std::string number_of(const Maybe<int64_t>& value) { return value ? std::to_string(*value) : "?"; }
 
 // "H100 80GB HBM3 1B:00.0"
 std::string name_of(const Gpu& gpu) {
@@ -51,8 +52,7 @@ template <class Device>
 std::string link_of(const Device& nic) {
   const auto text = [](const Maybe<int64_t>& generation, const Maybe<int64_t>& width) {
     if (!generation && !width) return std::string("?");
-    return (generation ? std::to_string(*generation) : "?") + " x" +
-           (width ? std::to_string(*width) : "?");
+    return number_of(generation) + " x" + number_of(width);
   };
   const std::string now = text(nic.link_generation, nic.link_width);
   const std::string largest = text(nic.largest_link_generation, nic.largest_link_width);
@@ -83,8 +83,6 @@ std::string way_between(const Gpu& gpu, const Gpu& other) {
       gpu.peers, [&](const GpuPeer& one) { return other.pci_id && one.pci_id == *other.pci_id; });
   return peer == gpu.peers.end() ? "?" : way_to(*peer);
 }
-
-std::string number_of(const Maybe<int64_t>& value) { return value ? std::to_string(*value) : "?"; }
 
 Cells cells_of(const RdmaDevice& nic) {
   Cells ports;
@@ -152,14 +150,15 @@ TitledTable table_of_paths(const std::vector<Environment>& environments, bool nu
 }
 
 TitledTable table_of_nics(const std::vector<Environment>& environments) {
-  TextTable table{.columns = {{"NIC"},
-                              {"interface"},
-                              {"port"},
-                              {"PCIe"},
-                              {"NUMA"},
-                              {"ATS"},
-                              {"model", false, true},
-                              {"firmware", false, true}}};
+  TextTable table;
+  table.columns = {{"NIC"},
+                   {"interface"},
+                   {"port"},
+                   {"PCIe"},
+                   {"NUMA"},
+                   {"ATS"},
+                   {"model", false, true},
+                   {"firmware", false, true}};
   RowsOfHosts rows;
   for (const Environment& environment : environments) {
     for (const RdmaDevice& nic : environment.rdma) {

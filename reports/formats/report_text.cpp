@@ -9,12 +9,10 @@
 
 #include "base/text.h"
 #include "reports/compare/comparison_row.h"
-#include "reports/compare/run_set.h"
 #include "reports/compare/scaling.h"
 #include "reports/compare/work_text.h"
 #include "reports/document/warning_text.h"
 #include "reports/formats/charts/charts.h"
-#include "reports/formats/charts/shown_arms.h"
 #include "reports/formats/headline.h"
 #include "reports/formats/nic_text.h"
 #include "reports/formats/run_tables.h"
@@ -236,12 +234,9 @@ std::vector<double> medians_of(const std::vector<Rank>& ranks) {
 
 // The slowest and the fastest rank of each run of several.
 TextTable rank_table(const Sides& sides) {
-  TextTable table{.columns = {{"arm"},
-                              {"run", true},
-                              {"slowest rank", true},
-                              {"%", true},
-                              {"fastest rank", true},
-                              {"%", true}}};
+  TextTable table;
+  table.columns = {{"arm"},     {"run", true},          {"slowest rank", true},
+                   {"%", true}, {"fastest rank", true}, {"%", true}};
   for (const auto& [side, set] : sides) {
     for (const RunArm& arm : set->arms) {
       for (size_t i = 0; i < arm.runs.size(); ++i) {
@@ -262,12 +257,9 @@ TextTable rank_table(const Sides& sides) {
 
 // One row for each arm and metric, with the interval of its runs.
 TextTable report_table(const RunSet& set) {
-  TextTable table{.columns = {{"arm"},
-                              {"metric"},
-                              {"mean [95 %]", true},
-                              {"n", true},
-                              {"spread", true},
-                              {"left out", true}}};
+  TextTable table;
+  table.columns = {{"arm"},     {"metric"},       {"mean [95 %]", true},
+                   {"n", true}, {"spread", true}, {"left out", true}};
   for (const RunArm& arm : set.arms) {
     for (const Metric* shown : shown_metrics(arm)) {
       const Metric& metric = *shown;
@@ -282,7 +274,6 @@ TextTable report_table(const RunSet& set) {
   return table;
 }
 
-// What each page of runs begins with.
 Page head_of(const RunSet& set) {
   Page page{.work = work_lines({{"", &set}}), .headlines = headlines(set)};
   if (shares_a_device(set)) page.tables = fraction_tables(set);
@@ -355,9 +346,7 @@ Page sweep_page(const RunSet& set) {
 }
 
 Page report_page(const GroupedRuns& runs) {
-  Sides sides;
-  for (const NamedRuns& group : runs.groups) sides.emplace_back(group.name, &group.set);
-  if (sides.empty()) sides = {{"", &runs.all}};
+  const Sides sides = sides_of(runs);
   Page page = page_of(runs.all);
   const std::string task = task_of(runs.all);
   page.title = "nearmetal: " + (task.empty() ? "training" : task) + " throughput";

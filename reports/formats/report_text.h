@@ -3,12 +3,12 @@
 
 #include <ostream>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/text_table.h"
 #include "reports/compare/read_runs.h"
 #include "reports/compare/run_set.h"
+#include "reports/formats/charts/shown_arms.h"
 #include "reports/formats/page.h"
 
 namespace nearmetal {
@@ -16,8 +16,6 @@ namespace nearmetal {
 /// Arms whose runs did different work, then a line for each reason why runs are left out and for
 /// each kind of warning: how many runs, the range of its figures, and which is the worst.
 std::vector<std::string> run_warnings(const RunSet& set);
-
-using Sides = std::vector<std::pair<std::string, const RunSet*>>;  // of name and set
 
 /// Tables that are folded away: how far apart ranks are, what was run and on what machines.
 std::vector<TitledTable> details_of(const Sides& sides);

@@ -42,8 +42,6 @@ const Run* first_with_stages(const RunArm& arm) {
   return found == arm.runs.end() ? nullptr : &found->run;
 }
 
-std::string percent_or_dash(const Maybe<double>& share) { return share ? percent(*share) : "-"; }
-
 std::string key_value(const SetRun& run, const std::string& name, const std::string& standard) {
   const auto found = std::ranges::find(run.key, name, &KeyField::name);
   return found == run.key.end() ? standard : found->value;
@@ -69,7 +67,9 @@ std::vector<std::string> parallelism_row(const RunArm& arm) {
           schedule_text(any, stages),
           mean_text(side, metric),
           side.geometric_mean ? significant(*side.geometric_mean / ranks, 5) : "-",
-          staged != nullptr ? percent_or_dash(staged->pipeline->bubble.measured) : "-"};
+          staged != nullptr && staged->pipeline->bubble.measured
+              ? percent(*staged->pipeline->bubble.measured)
+              : "-"};
 }
 
 TitledTable parallelism_table(const RunSet& set) {
@@ -100,13 +100,12 @@ std::string ranks_text(const RunArm& arm) {
 constexpr int behind_rate = 4;         // the column
 constexpr size_t scaling_columns = 4;  // the last ones
 
-std::string latency_text(const RunArm& arm, const Metric& metric) {
-  return significant_or_dash(summary_of_arm(arm, metric).geometric_mean, metric.shown_per_unit);
-}
-
 void insert_latency(const RunArm& arm, std::vector<std::string>& row) {
-  row.insert(row.begin() + behind_rate, {latency_text(arm, latency_metrics().front()),
-                                         latency_text(arm, latency_metrics().back())});
+  const auto text = [&](const Metric& metric) {
+    return significant_or_dash(summary_of_arm(arm, metric).geometric_mean, metric.shown_per_unit);
+  };
+  row.insert(row.begin() + behind_rate,
+             {text(latency_metrics().front()), text(latency_metrics().back())});
 }
 
 // By more than the spread of the runs explains, where there are enough to tell.
@@ -152,11 +151,9 @@ bool divides_cpus(const RunSet& set, const SetRun& run) {
 }  // namespace
 
 std::vector<TitledTable> knee_tables(const RunSet& set) {
-  TextTable table{.columns = {{"settings"},
-                              {"knee"},
-                              {std::string(words_of(units_of(set)).rate) + " [95 %]", true},
-                              {"% of the best [95 %]", true},
-                              {"best"}}};
+  const std::string rate = std::string(words_of(units_of(set)).rate) + " [95 %]";
+  TextTable table;
+  table.columns = {{"settings"}, {"knee"}, {rate, true}, {"% of the best [95 %]", true}, {"best"}};
   for (const GridCurve& curve : grid_curves(set)) {
     const std::optional<Knee> knee = knee_of(curve);
     if (!knee) continue;
@@ -187,16 +184,11 @@ std::string bubble_text(const PipelineBubble& bubble) {
 }
 
 TextTable stage_table(const Run& run) {
-  TextTable table{.columns = {{"stage", true},
-                              {"layers"},
-                              {"forward ms", true},
-                              {"backward ms", true},
-                              {"waiting ms", true},
-                              {"sending ms", true},
-                              {"rest ms", true},
-                              {"busy", true},
-                              {"1f1b GB", true},
-                              {"gpipe GB", true}}};
+  TextTable table;
+  table.columns = {{"stage", true},       {"layers"},           {"forward ms", true},
+                   {"backward ms", true}, {"waiting ms", true}, {"sending ms", true},
+                   {"rest ms", true},     {"busy", true},       {"1f1b GB", true},
+                   {"gpipe GB", true}};
   const auto gigabytes = [](const Maybe<int64_t>& bytes) {
     return bytes ? significant(1e-9 * static_cast<double>(*bytes), 3) : std::string("-");
   };
@@ -234,14 +226,16 @@ std::vector<TitledTable> tables_beside_figures(const RunSet& set) {
 
 TextTable scaling_table(const RunSet& set) {
   const std::vector<ScalingPoint> points = scaling_of(set);
-  TextTable table{.columns = {{"layout"},
-                              {"ranks"},
-                              {"runs", true},
-                              {std::string(words_of(units_of(set)).rate) + " [95 %]", true},
-                              {"speedup", true},
-                              {"efficiency", true},
-                              {"scaling, batch", false, true},
-                              {"against", false, true}}};
+  const std::string rate = std::string(words_of(units_of(set)).rate) + " [95 %]";
+  TextTable table;
+  table.columns = {{"layout"},
+                   {"ranks"},
+                   {"runs", true},
+                   {rate, true},
+                   {"speedup", true},
+                   {"efficiency", true},
+                   {"scaling, batch", false, true},
+                   {"against", false, true}};
   const bool latency = shows_latency(set);
   if (latency) {
     table.columns.insert(table.columns.begin() + behind_rate,

@@ -38,14 +38,14 @@ std::string on_two_lines(const std::string& label) {
 }
 
 std::string line_at(double value) {
-  const std::string at = plain_number(value);
+  const std::string at = plot_number(value);
   return "set arrow 1 from first " + at + ", graph 0 to first " + at +
          ", graph 1 nohead dt 2 lw 1.5 lc rgb 'black' front\n";
 }
 
 // Behind what is drawn of it, and behind a line that is near.
 double place_of_value(const Bar& bar, const Bars& bars) {
-  double end = bar.whisker ? std::max(bar.value, bar.whisker->upper) : bar.value;
+  double end = std::max(bar.value, whisker_of(bar.value, bar.whisker).upper);
   for (const double circle : bar.circles) end = std::max(end, circle);
   const bool meets_line = bars.line && end < *bars.line && end > (1 - room_of_value) * *bars.line;
   return meets_line ? *bars.line : end;
@@ -80,7 +80,7 @@ std::string csv_of(const Bars& bars) {
           << bar.side << ',' << to_string(bar.kind) << ',' << mark << ',' << value << ','
           << whisker.lower << ',' << whisker.upper << ',' << text << '\n';
     };
-    add("bar", bar.value, bar.whisker ? *bar.whisker : Interval{bar.value, bar.value}, "");
+    add("bar", bar.value, whisker_of(bar.value, bar.whisker), "");
     for (const double circle : bar.circles) add("run", circle, {circle, circle}, "");
     const double label = std::min(end, place_of_value(bar, bars));
     // A whisker that is cut goes on to the edge: its value is above it.
@@ -112,8 +112,8 @@ std::string script_of(const Bars& bars) {
          row_axis(bars.rows) +
          axis('x', 0, (1 + room_of_value) * end.value, tick_step(end.value, most_ticks(end.value)),
               bars.axis) +
-         "set grid xtics ls 1\nset key on above right horizontal Left reverse samplen 1.5\n" +
-         (bars.line ? line_at(*bars.line) : "") + "plot " + plots +
+         "set grid xtics ls 1\n" + key_line + (bars.line ? line_at(*bars.line) : "") + "plot " +
+         plots +
          "$data using (strcol('mark') eq 'bar' && column('upper') > column('lower') ? "
          "column('value') : NaN):'position':'lower':(drawn(column('upper'))) with xerrorbars pt 0 "
          "lw 1.5 "
@@ -159,7 +159,7 @@ std::string row_axis(const std::vector<std::string>& rows) {
         (i > 0 ? ", \"" : "\"") + on_two_lines(plain_label(rows[i])) + "\" " + std::to_string(i);
   }
   return "set ytics (" + tics + ") scale 0\nset yrange [" +
-         plain_number(static_cast<double>(rows.size()) - 0.4) + ":-0.6]\n";
+         plot_number(static_cast<double>(rows.size()) - 0.4) + ":-0.6]\n";
 }
 
 std::ostringstream csv_with(const char* header) {
@@ -213,7 +213,11 @@ double tick_step(double length, int most_ticks) {
 int most_ticks(double largest) {
   constexpr size_t characters = 36;  // along an axis
   return static_cast<int>(
-      std::clamp<size_t>(characters / (plain_number(std::floor(largest)).size() + 3), 3, 6));
+      std::clamp<size_t>(characters / (plot_number(std::floor(largest)).size() + 3), 3, 6));
+}
+
+Interval whisker_of(double value, const Maybe<Interval>& interval) {
+  return interval ? *interval : Interval{value, value};
 }
 
 AxisEnd axis_end(double largest_value, double largest_whisker) {
@@ -225,7 +229,7 @@ AxisEnd axis_end(double largest_value, double largest_whisker) {
 // Lines that end millions of axes away are left out by gnuplot.
 std::string chart_head(int height, const AxisEnd& end) {
   constexpr int height_of_note = 24;
-  const std::string most = plain_number(2 * end.value);
+  const std::string most = plot_number(2 * end.value);
   return chart_head(height + (end.cuts ? height_of_note : 0)) +
          (end.cuts ? "set title 'whiskers are cut: see the table' font ',12'\n" : "") +
          "drawn(x) = x > " + most + " ? " + most + " : x\n";
@@ -233,8 +237,8 @@ std::string chart_head(int height, const AxisEnd& end) {
 
 std::string axis(char name, double begin, double end, double tick, const std::string& title) {
   const std::string set = std::string("set ") + name;
-  return set + "range [" + plain_number(begin) + ":" + plain_number(end) + "]\n" + set + "tics " +
-         plain_number(tick) + "\n" + set + "label '" + title + "'\n";
+  return set + "range [" + plot_number(begin) + ":" + plot_number(end) + "]\n" + set + "tics " +
+         plot_number(tick) + "\n" + set + "label '" + title + "'\n";
 }
 
 std::string left_out_text(size_t left_out) {

@@ -4,7 +4,6 @@
 #include <optional>
 #include <sstream>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/text.h"
@@ -34,6 +33,9 @@ std::string script_with_data(const Chart& chart);
 /// A script that reads NAME.csv from the current folder, and writes NAME.svg there.
 std::string script_with_files(const Chart& chart);
 
+/// The interval of a value; the value itself where there is none.
+Interval whisker_of(double value, const Maybe<Interval>& interval);
+
 /// Where an axis from 0 ends. The whiskers of a few runs can be a thousand times as long as what
 /// they belong to, of which nothing would be seen beside them: they are cut at twice the largest
 /// value.
@@ -48,7 +50,9 @@ std::string chart_head(int height);
 /// The same where there are whiskers, which end at drawn(x): with a note above where they are cut.
 std::string chart_head(int height, const AxisEnd& end);
 
-/// A key above the chart, with a line for each of its entries.
+/// Keys above the chart: on a line, and with a line for each of its entries.
+inline constexpr const char* key_line =
+    "set key on above right horizontal Left reverse samplen 1.5\n";
 inline constexpr const char* key_above =
     "set key on above vertical maxcols 1 Left reverse samplen 1.5\n";
 inline constexpr int key_line_height = 18;
@@ -98,7 +102,7 @@ std::string counts_text(const TextTable& table, const std::string& column = "n")
 std::string left_out_text(size_t left_out);
 
 /// The number as gnuplot reads it: 10 significant digits.
-inline std::string plain_number(double value) { return shortest(value, 10); }
+inline std::string plot_number(double value) { return shortest(value, 10); }
 
 struct Bar {
   std::string label;

@@ -31,8 +31,8 @@ std::string verdict_colour(Verdict verdict) {
 std::string difference_script(const Comparison& comparison, const std::vector<std::string>& rows,
                               double least, double most) {
   const double margin = log_margin(comparison.options.rule);
-  const std::string lower = plain_number(100 * std::expm1(margin));
-  const std::string upper = plain_number(100 * std::expm1(-margin));
+  const std::string lower = plot_number(100 * std::expm1(margin));
+  const std::string upper = plot_number(100 * std::expm1(-margin));
   std::string script =
       chart_head(height_of_rows(rows.size())) + row_axis(rows) +
       axis('x', least, most, tick_step(most - least, 6), "difference, %") +
@@ -50,6 +50,42 @@ std::string difference_script(const Comparison& comparison, const std::vector<st
   return script +
          "$data using 'difference':'position':(strcol('text')) with labels center offset 0,0.8 "
          "font ',12' notitle\n";
+}
+
+// The difference of each row, with the interval that the verdict rests on, and the margin.
+Chart difference_chart(const Comparison& comparison) {
+  Chart chart{.name = "difference", .title = "Difference"};
+  std::ostringstream csv = csv_with("position,row,verdict,difference,lower,upper,text");
+  std::vector<std::string> rows;
+  TextTable counts{.columns = {{"row"}, {"n"}}};
+  double least = 100 * std::expm1(log_margin(comparison.options.rule));
+  double most = -least;
+  const bool several = comparison.options.metrics.size() > 1;
+  for (const ComparisonRow& row : comparison.rows) {
+    if (!row.difference_interval || rows.size() == most_rows) continue;
+    const Interval percent{100 * row.difference_interval->lower,
+                           std::min(1e6, 100 * row.difference_interval->upper)};
+    const std::string name = title_of(row) + (several ? " " + row.metric : "");
+    csv << rows.size() << ',' << quoted_label(name) << ',' << to_string(row.verdict) << ','
+        << 100 * *row.difference << ',' << percent.lower << ',' << percent.upper << ','
+        << signed_percent(*row.difference) << '\n';
+    rows.push_back(name);
+    counts.rows.push_back(
+        {name, std::to_string(row.base_side.runs) + "|" + std::to_string(row.new_side.runs)});
+    least = std::min(least, percent.lower);
+    most = std::max(most, percent.upper);
+  }
+  if (rows.empty())
+    return missing_chart(chart, "no row has an interval, which takes 2 runs a side that vary");
+  const double space = 0.08 * (most - least);
+  const DecisionRule& rule = comparison.options.rule;
+  chart.caption = "Difference of the geometric means, with the " +
+                  plain_percent(1 - 2 * rule.alpha) +
+                  " interval that the verdict rests on; grey: the margin of " +
+                  plain_percent(rule.margin) + "." + counts_text(counts);
+  chart.csv = csv.str();
+  chart.script = difference_script(comparison, rows, least - space, most + space);
+  return chart;
 }
 
 constexpr size_t most_curves = 8;  // as there are colours
@@ -86,14 +122,10 @@ std::vector<PlacedPoint> placed_points(const std::vector<GridCurve>& curves,
 
 double value_of(const PlacedPoint& point) { return *point.side.geometric_mean; }
 
-Interval whisker_of(const PlacedPoint& point) {
-  return point.side.interval ? *point.side.interval : Interval{value_of(point), value_of(point)};
-}
-
 std::string csv_of(const std::vector<PlacedPoint>& points, const std::vector<GridCurve>& curves) {
   std::ostringstream csv = csv_with("arm,curve,setting,position,value,lower,upper,knee");
   for (const PlacedPoint& point : points) {
-    const Interval whisker = whisker_of(point);
+    const Interval whisker = whisker_of(value_of(point), point.side.interval);
     csv << quoted_label(point.point->arm->name) << ',' << quoted_label(curves[point.curve].others)
         << ',' << quoted_label(point.point->value) << ',' << point.position << ','
         << value_of(point) << ',' << whisker.lower << ',' << whisker.upper << ','
@@ -114,12 +146,12 @@ std::string number_axis(const std::vector<PlacedPoint>& points) {
   const double factor = logarithmic ? std::pow(most / least, 0.04) : 1;
   std::string tics;
   for (size_t i = 0; i < places.size(); i += 1 + (places.size() - 1) / most_labels) {
-    tics += (tics.empty() ? "" : ", ") + plain_number(places[i]);
+    tics += (tics.empty() ? "" : ", ") + plot_number(places[i]);
   }
   const double start = logarithmic ? least / factor : least - margin;
   const double end = logarithmic ? most * factor : most + margin;
   return std::string(logarithmic ? "set logscale x 2\n" : "") + "set xrange [" +
-         plain_number(start) + ":" + plain_number(end) + "]\nset xtics (" + tics + ")\n";
+         plot_number(start) + ":" + plot_number(end) + "]\nset xtics (" + tics + ")\n";
 }
 
 std::string word_axis(const std::vector<std::string>& values) {
@@ -127,7 +159,7 @@ std::string word_axis(const std::vector<std::string>& values) {
   for (size_t i = 0; i < values.size(); ++i) {
     tics += (tics.empty() ? "" : ", ") + quoted_label(values[i]) + " " + std::to_string(i);
   }
-  return "set xrange [-0.5:" + plain_number(static_cast<double>(values.size()) - 0.5) +
+  return "set xrange [-0.5:" + plot_number(static_cast<double>(values.size()) - 0.5) +
          "]\nset xtics (" + tics + ")\n";
 }
 
@@ -166,7 +198,8 @@ std::string script_of(const std::vector<PlacedPoint>& points, const std::vector<
   double largest = 0, largest_whisker = 0;
   for (const PlacedPoint& point : points) {
     largest = std::max(largest, value_of(point));
-    largest_whisker = std::max(largest_whisker, whisker_of(point).upper);
+    largest_whisker =
+        std::max(largest_whisker, whisker_of(value_of(point), point.side.interval).upper);
   }
   const AxisEnd end = axis_end(largest, largest_whisker);
   const bool numbers = points.front().point->number.has_value();
@@ -181,13 +214,9 @@ std::string script_of(const std::vector<PlacedPoint>& points, const std::vector<
 TextTable table_of(const RunSet& set, const std::vector<PlacedPoint>& points,
                    const std::string& setting) {
   const UnitWords& words = words_of(units_of(set));
-  TextTable table{.columns = {{"arm"},
-                              {setting, true},
-                              {words.rate, true},
-                              {"n", true},
-                              {"knee"},
-                              {"GB", true},
-                              {words.per_joule, true}}};
+  TextTable table;
+  table.columns = {{"arm"},  {setting, true}, {words.rate, true},     {"n", true},
+                   {"knee"}, {"GB", true},    {words.per_joule, true}};
   for (const PlacedPoint& point : points) {
     const RunArm& arm = *point.point->arm;
     table.rows.push_back({arm.name, point.point->value,
@@ -325,41 +354,6 @@ void add_charts_of_runs(std::vector<Chart>& charts, const ShownArms& shown) {
 }
 
 }  // namespace
-
-Chart difference_chart(const Comparison& comparison) {
-  Chart chart{.name = "difference", .title = "Difference"};
-  std::ostringstream csv = csv_with("position,row,verdict,difference,lower,upper,text");
-  std::vector<std::string> rows;
-  TextTable counts{.columns = {{"row"}, {"n"}}};
-  double least = 100 * std::expm1(log_margin(comparison.options.rule));
-  double most = -least;
-  const bool several = comparison.options.metrics.size() > 1;
-  for (const ComparisonRow& row : comparison.rows) {
-    if (!row.difference_interval || rows.size() == most_rows) continue;
-    const Interval percent{100 * row.difference_interval->lower,
-                           std::min(1e6, 100 * row.difference_interval->upper)};
-    const std::string name = title_of(row) + (several ? " " + row.metric : "");
-    csv << rows.size() << ',' << quoted_label(name) << ',' << to_string(row.verdict) << ','
-        << 100 * *row.difference << ',' << percent.lower << ',' << percent.upper << ','
-        << signed_percent(*row.difference) << '\n';
-    rows.push_back(name);
-    counts.rows.push_back(
-        {name, std::to_string(row.base_side.runs) + "|" + std::to_string(row.new_side.runs)});
-    least = std::min(least, percent.lower);
-    most = std::max(most, percent.upper);
-  }
-  if (rows.empty())
-    return missing_chart(chart, "no row has an interval, which takes 2 runs a side that vary");
-  const double space = 0.08 * (most - least);
-  const DecisionRule& rule = comparison.options.rule;
-  chart.caption = "Difference of the geometric means, with the " +
-                  plain_percent(1 - 2 * rule.alpha) +
-                  " interval that the verdict rests on; grey: the margin of " +
-                  plain_percent(rule.margin) + "." + counts_text(counts);
-  chart.csv = csv.str();
-  chart.script = difference_script(comparison, rows, least - space, most + space);
-  return chart;
-}
 
 std::vector<Chart> fraction_charts(const RunSet& set) {
   const std::vector<FractionPoint> points = fractions_of(set);

@@ -9,10 +9,6 @@
 
 namespace nearmetal {
 
-/// The difference of each row of a comparison, with the interval that the verdict rests on, and the
-/// margin.
-Chart difference_chart(const Comparison& comparison);
-
 /// Where jobs share a GPU, what that gains, and what it costs each.
 std::vector<Chart> fraction_charts(const RunSet& set);
 

@@ -69,15 +69,11 @@ double beside(const std::vector<ShownPoint>& points, size_t index) {
   return before - (all - 1) / 2;
 }
 
-Interval whisker_of(const ScalingPoint& point) {
-  return point.speedup_interval ? *point.speedup_interval : Interval{point.speedup, point.speedup};
-}
-
 std::string csv_of(const std::vector<ShownPoint>& points) {
   std::ostringstream csv = csv_with("arm,kind,scaling,against,ranks,beside,speedup,lower,upper");
   for (size_t i = 0; i < points.size(); ++i) {
     const ScalingPoint& point = points[i].point;
-    const Interval whisker = whisker_of(point);
+    const Interval whisker = whisker_of(point.speedup, point.speedup_interval);
     csv << quoted_label(points[i].label) << ',' << to_string(point.kind) << ','
         << to_string(point.scaling) << ',' << quoted_label(point.reference) << ',' << point.ranks
         << ',' << beside(points, i) << ',' << point.speedup << ',' << whisker.lower << ','
@@ -97,7 +93,8 @@ std::string script_of(const std::vector<ShownPoint>& points) {
   for (const auto& [point, side, label] : points) {
     most_ranks = std::max(most_ranks, static_cast<double>(point.ranks));
     largest = std::max(largest, point.speedup);
-    largest_whisker = std::max(largest_whisker, whisker_of(point).upper);
+    largest_whisker =
+        std::max(largest_whisker, whisker_of(point.speedup, point.speedup_interval).upper);
   }
   const double most = 1.08 * most_ranks;
   const AxisEnd end = axis_end(std::max(most, largest), largest_whisker);
@@ -107,7 +104,7 @@ std::string script_of(const std::vector<ShownPoint>& points) {
                        "set grid ls 1\n" + key_above +
                        "plot x with lines dt 2 lw 1.5 lc rgb 'black' title 'ideal'";
   const std::string ranks =
-      "(column('ranks') + " + plain_number(0.025 * most_ranks) + " * column('beside'))";
+      "(column('ranks') + " + plot_number(0.025 * most_ranks) + " * column('beside'))";
   for (size_t i = 0; i < points.size(); ++i) {
     const std::string row = "$data every ::" + std::to_string(i) + "::" + std::to_string(i);
     script += ", \\\n  " + whiskers(row, ranks, colour(i)) + ", \\\n  " + row + " using " + ranks +

@@ -1,15 +1,11 @@
 #include "reports/formats/charts/shown_arms.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/text.h"
-#include "reports/document/metric.h"
 
 namespace nearmetal {
 namespace {
-
-using Sides = std::vector<std::pair<std::string, const RunSet*>>;
 
 void add_arm(ShownArms& shown, const std::string& name, const RunArm* arm, size_t side) {
   if (arm == nullptr || arm->runs.empty()) return;
@@ -41,13 +37,16 @@ ShownArms arms_of(const Sides& sides) {
 
 }  // namespace
 
-ShownArms shown_arms(const RunSet& set) { return arms_of({{"", &set}}); }
-
-ShownArms shown_arms(const GroupedRuns& runs) {
+Sides sides_of(const GroupedRuns& runs) {
   Sides sides;
   for (const NamedRuns& group : runs.groups) sides.emplace_back(group.name, &group.set);
-  return sides.empty() ? shown_arms(runs.all) : arms_of(sides);
+  if (sides.empty()) sides = {{"", &runs.all}};
+  return sides;
 }
+
+ShownArms shown_arms(const RunSet& set) { return arms_of({{"", &set}}); }
+
+ShownArms shown_arms(const GroupedRuns& runs) { return arms_of(sides_of(runs)); }
 
 ShownArms shown_arms(const RunSet& base, const RunSet& next, const Comparison& comparison) {
   ShownArms shown{.sides = {base_title(comparison.options), new_title(comparison.options)},
@@ -72,36 +71,6 @@ std::string labelled(const std::string& arm, const std::string& side) {
 std::string ShownArm::label() const {
   const std::string label = labelled(name, side);
   return kind == Kind::measured ? label : label + ", " + to_string(kind);
-}
-
-const Run* typical_run(const RunArm& arm, bool (*has)(const Run& run)) {
-  std::vector<const Run*> runs;
-  for (const SetRun& run : arm.runs) {
-    const bool counts = run.run.status == Status::complete && run.run.throughput;
-    if (counts && !run.run.ranks.empty() && has(run.run)) runs.push_back(&run.run);
-  }
-  if (runs.empty()) return nullptr;
-  const auto middle = runs.begin() + static_cast<std::ptrdiff_t>((runs.size() - 1) / 2);
-  std::nth_element(runs.begin(), middle, runs.end(),
-                   [](const Run* a, const Run* b) { return *a->throughput < *b->throughput; });
-  return *middle;
-}
-
-std::span<const double> window_steps(const Run& run) {
-  if (!run.window) return {};
-  std::span<const double> slowest;
-  double longest = -1;
-  for (size_t i = 0; i < run.ranks.size(); ++i) {
-    const std::span<const double> steps = window_steps(run, i);
-    if (steps.empty()) continue;
-    const double mean =
-        std::accumulate(steps.begin(), steps.end(), 0.0) / static_cast<double>(steps.size());
-    if (mean > longest) {
-      longest = mean;
-      slowest = steps;
-    }
-  }
-  return slowest;
 }
 
 }  // namespace nearmetal

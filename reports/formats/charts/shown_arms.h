@@ -1,7 +1,6 @@
 // The arms that charts show, each in its row and on its side.
 #pragma once
 
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,19 +36,16 @@ struct ShownArms {
 /// "1x2", or "1x2, VM"; `side` may be empty.
 std::string labelled(const std::string& arm, const std::string& side);
 
-/// Sets must outlive what is returned.
+using Sides = std::vector<std::pair<std::string, const RunSet*>>;  // of name and set
+
+// Sets must outlive what these return.
+
+/// Each group, or all runs as the only side.
+Sides sides_of(const GroupedRuns& runs);
 ShownArms shown_arms(const RunSet& set);
 /// Arms of the same name in one row, a side for each group.
 ShownArms shown_arms(const GroupedRuns& runs);
 /// The arms in the order of the comparison.
 ShownArms shown_arms(const RunSet& base, const RunSet& next, const Comparison& comparison);
-
-/// The complete run of an arm with the median throughput that `has` what a chart needs; null where
-/// none has.
-const Run* typical_run(const RunArm& arm, bool (*has)(const Run& run));
-
-/// Step times of the timed window, of the rank whose steps took longest; empty where they are not
-/// kept.
-std::span<const double> window_steps(const Run& run);
 
 }  // namespace nearmetal

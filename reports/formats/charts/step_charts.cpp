@@ -2,13 +2,50 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <span>
 
+#include "reports/document/metric.h"
 #include "reports/statistics/statistics.h"
 
 namespace nearmetal {
 namespace {
 
 constexpr size_t most_arms = 8;
+
+// The complete run of an arm with the median throughput that `has` what a chart needs; null where
+// none has.
+const Run* typical_run(const RunArm& arm, bool (*has)(const Run& run)) {
+  std::vector<const Run*> runs;
+  for (const SetRun& run : arm.runs) {
+    const bool counts = run.run.status == Status::complete && run.run.throughput;
+    if (counts && !run.run.ranks.empty() && has(run.run)) runs.push_back(&run.run);
+  }
+  if (runs.empty()) return nullptr;
+  const auto middle = runs.begin() + static_cast<std::ptrdiff_t>((runs.size() - 1) / 2);
+  std::nth_element(runs.begin(), middle, runs.end(),
+                   [](const Run* a, const Run* b) { return *a->throughput < *b->throughput; });
+  return *middle;
+}
+
+// Step times of the timed window, of the rank whose steps took longest; empty where they are not
+// kept.
+std::span<const double> window_steps(const Run& run) {
+  if (!run.window) return {};
+  std::span<const double> slowest;
+  double longest = -1;
+  for (size_t i = 0; i < run.ranks.size(); ++i) {
+    const std::span<const double> steps = window_steps(run, i);
+    if (steps.empty()) continue;
+    const double mean =
+        std::accumulate(steps.begin(), steps.end(), 0.0) / static_cast<double>(steps.size());
+    if (mean > longest) {
+      longest = mean;
+      slowest = steps;
+    }
+  }
+  return slowest;
+}
 
 struct Steps {
   std::string label;
@@ -20,7 +57,6 @@ struct StepsOfArms {
   size_t left_out = 0;  // arms beyond most_arms
 };
 
-// The steps of the typical run of each arm.
 StepsOfArms steps_of(const ShownArms& shown) {
   const auto has = [](const Run& run) { return window_steps(run).size() > 1; };
   StepsOfArms found{{}, shown.left_out};
@@ -37,13 +73,9 @@ StepsOfArms steps_of(const ShownArms& shown) {
 }
 
 TextTable table_of(const std::vector<Steps>& all) {
-  TextTable table{.columns = {{"arm"},
-                              {"steps", true},
-                              {"least, ms", true},
-                              {"median, ms", true},
-                              {"p95, ms", true},
-                              {"p99, ms", true},
-                              {"most, ms", true}}};
+  TextTable table;
+  table.columns = {{"arm"},           {"steps", true},   {"least, ms", true}, {"median, ms", true},
+                   {"p95, ms", true}, {"p99, ms", true}, {"most, ms", true}};
   for (const Steps& steps : all) {
     const auto at = [&](double share) {
       return significant(milliseconds * quantile(steps.seconds, share), 5);
@@ -54,32 +86,41 @@ TextTable table_of(const std::vector<Steps>& all) {
   return table;
 }
 
-// The chart without data and script, which differ.
-Chart chart_of(const StepsOfArms& all, const char* name, const char* title,
-               const std::string& caption) {
-  Chart chart{.name = name, .title = title};
-  if (all.shown.empty()) {
-    return missing_chart(chart, "no arm has a complete run with its step times");
-  }
-  chart.table = table_of(all.shown);
-  chart.caption = caption + " Slowest rank of the run with the median throughput." +
-                  counts_text(chart.table, "steps") + left_out_text(all.left_out);
-  return chart;
-}
+using Points = std::vector<std::pair<double, double>>;
 
-// The fastest and the slowest of each stretch of steps, so that thinning hides no outlier.
-std::vector<size_t> shown_steps(std::span<const double> seconds) {
+// Milliseconds over the number of the step: the fastest and the slowest of each stretch of steps,
+// so that thinning hides no outlier.
+Points strip_points(std::span<const double> seconds) {
   constexpr size_t most_stretches = 500;
-  std::vector<size_t> shown;
+  Points points;
   const size_t length = (seconds.size() + most_stretches - 1) / most_stretches;
   for (size_t start = 0; start < seconds.size(); start += length) {
     const auto stretch = seconds.subspan(start, std::min(length, seconds.size() - start));
     const auto [least, most] = std::ranges::minmax_element(stretch);
-    const auto [first, last] = std::minmax(least, most);
-    shown.push_back(start + static_cast<size_t>(first - stretch.begin()));
-    if (first != last) shown.push_back(start + static_cast<size_t>(last - stretch.begin()));
+    for (const auto step : {std::min(least, most), std::max(least, most)}) {
+      const auto number =
+          static_cast<double>(start) + static_cast<double>(step - stretch.begin()) + 1;
+      if (points.empty() || points.back().first != number) {
+        points.emplace_back(number, milliseconds * *step);
+      }
+    }
   }
-  return shown;
+  return points;
+}
+
+// The percentage of the steps that took no longer, over milliseconds.
+Points distribution_points(std::span<const double> seconds) {
+  constexpr int count = 400;
+  std::vector<double> sorted(seconds.begin(), seconds.end());
+  std::ranges::sort(sorted);
+  const auto last = static_cast<double>(sorted.size() - 1);
+  Points points;
+  for (int i = 0; i <= count; ++i) {
+    const double share = static_cast<double>(i) / count;
+    points.emplace_back(milliseconds * sorted[static_cast<size_t>(std::lround(share * last))],
+                        100 * share);
+  }
+  return points;
 }
 
 std::string strip_script(const std::vector<Steps>& all) {
@@ -97,8 +138,8 @@ std::string strip_script(const std::vector<Steps>& all) {
             "set bmargin 2\nset multiplot\n";
   for (size_t i = 0; i < all.size(); ++i) {
     const std::string index = std::to_string(i);
-    script += "set origin 0, " + plain_number((panels - 1 - static_cast<double>(i)) / panels) +
-              "\nset size 1, " + plain_number(1 / panels) + "\nset title " +
+    script += "set origin 0, " + plot_number((panels - 1 - static_cast<double>(i)) / panels) +
+              "\nset size 1, " + plot_number(1 / panels) + "\nset title " +
               quoted_label(all[i].label) +
               " offset 0, -0.7\nplot $data using (column('panel') == " + index +
               " ? column('step') : NaN):'milliseconds' with lines lw 1 lc rgb '" + colour(i) +
@@ -133,6 +174,25 @@ std::string distribution_script(const std::vector<Steps>& all) {
   return script + "\n";
 }
 
+// `header`: of the data, whose lines begin with the number of the arm.
+Chart chart_of(Chart chart, const ShownArms& shown, const char* header,
+               Points (*points_of)(std::span<const double> seconds),
+               std::string (*script_of)(const std::vector<Steps>& all)) {
+  const StepsOfArms found = steps_of(shown);
+  const std::vector<Steps>& all = found.shown;
+  if (all.empty()) return missing_chart(chart, "no arm has a complete run with its step times");
+  chart.table = table_of(all);
+  chart.caption += " Slowest rank of the run with the median throughput." +
+                   counts_text(chart.table, "steps") + left_out_text(found.left_out);
+  std::ostringstream csv = csv_with(header);
+  for (size_t i = 0; i < all.size(); ++i) {
+    for (const auto& [x, y] : points_of(all[i].seconds)) csv << i << ',' << x << ',' << y << '\n';
+  }
+  chart.csv = csv.str();
+  chart.script = script_of(all);
+  return chart;
+}
+
 struct Part {
   std::string name;
   double seconds = 0;
@@ -154,9 +214,8 @@ std::vector<Part> parts_of(const StepProfile& profile) {
 // A row for each of `rows`, over the time to about `end` milliseconds; elements of a plot follow.
 std::string time_line(const std::vector<std::string>& rows, double end) {
   return chart_head(height_of_rows(rows.size()) + 30) + row_axis(rows) +
-         "set xrange [0:*]\nset xtics " + plain_number(tick_step(end, most_ticks(end))) +
-         "\nset xlabel 'ms'\nset grid xtics ls 1\n"
-         "set key on above right horizontal Left reverse samplen 1.5\nplot ";
+         "set xrange [0:*]\nset xtics " + plot_number(tick_step(end, most_ticks(end))) +
+         "\nset xlabel 'ms'\nset grid xtics ls 1\n" + key_line + "plot ";
 }
 
 // An element of it: boxes from start to end of the data of which `condition` holds.
@@ -221,44 +280,19 @@ std::string pipeline_script(const std::vector<std::string>& rows, double end, bo
 }  // namespace
 
 Chart step_strip_chart(const ShownArms& shown) {
-  const StepsOfArms found = steps_of(shown);
-  const std::vector<Steps>& all = found.shown;
-  Chart chart = chart_of(found, "steps", "Step times, one after another",
-                         "Every step of the timed window; the axis of step times begins at zero.");
-  if (all.empty()) return chart;
-  std::ostringstream csv = csv_with("panel,step,milliseconds");
-  for (size_t i = 0; i < all.size(); ++i) {
-    for (const size_t step : shown_steps(all[i].seconds)) {
-      csv << i << ',' << step + 1 << ',' << milliseconds * all[i].seconds[step] << '\n';
-    }
-  }
-  chart.csv = csv.str();
-  chart.script = strip_script(all);
-  return chart;
+  return chart_of(
+      {.name = "steps",
+       .title = "Step times, one after another",
+       .caption = "Every step of the timed window; the axis of step times begins at zero."},
+      shown, "panel,step,milliseconds", strip_points, strip_script);
 }
 
 Chart step_distribution_chart(const ShownArms& shown) {
-  const StepsOfArms found = steps_of(shown);
-  const std::vector<Steps>& all = found.shown;
-  Chart chart = chart_of(found, "distribution", "Distribution of step times",
-                         "Share of the steps that took no longer. The axis of time does not begin "
-                         "at zero, and ends where all arms have 99 % of their steps.");
-  if (all.empty()) return chart;
-  constexpr int points = 400;
-  std::ostringstream csv = csv_with("arm,milliseconds,percent");
-  for (size_t i = 0; i < all.size(); ++i) {
-    std::vector<double> sorted(all[i].seconds.begin(), all[i].seconds.end());
-    std::ranges::sort(sorted);
-    const auto last = static_cast<double>(sorted.size() - 1);
-    for (int point = 0; point <= points; ++point) {
-      const double share = static_cast<double>(point) / points;
-      csv << i << ',' << milliseconds * sorted[static_cast<size_t>(std::lround(share * last))]
-          << ',' << 100 * share << '\n';
-    }
-  }
-  chart.csv = csv.str();
-  chart.script = distribution_script(all);
-  return chart;
+  return chart_of({.name = "distribution",
+                   .title = "Distribution of step times",
+                   .caption = "Share of the steps that took no longer. The axis of time does not "
+                              "begin at zero, and ends where all arms have 99 % of their steps."},
+                  shown, "arm,milliseconds,percent", distribution_points, distribution_script);
 }
 
 Chart profile_chart(const ShownArms& shown) {
