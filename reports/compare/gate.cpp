@@ -260,7 +260,8 @@ GateResult judge(const Comparison& comparison, const GateOptions& options) {
 std::pair<Comparison, GateResult> judge_sequentially(const Baseline& base, RunSet& next,
                                                      CompareOptions options,
                                                      const GateOptions& gate_options,
-                                                     int64_t most_reruns, const TakeRun& take_run) {
+                                                     int64_t most_reruns,
+                                                     const std::function<void(RunSet&)>& take_run) {
   const int64_t idle = std::max<int64_t>(0, gate_options.minimum_runs - fewest_runs(next));
   const int64_t looks = std::max<int64_t>(1, most_reruns + 1 - idle);
   const double alpha = options.rule.alpha;

@@ -73,8 +73,7 @@ void add_kind_note(ComparisonRow& row, const Runs& base, const Runs& next) {
 // Runs of both sides, as when new runs were added to the baseline that they are compared with.
 void add_shared_runs(ComparisonRow& row, const Runs& base, const Runs& next) {
   const auto identity = [](const SetRun* run) {
-    const std::string& begun = is_imported(*run) ? run->identity : run->run.started_at;
-    return std::pair(begun, run->run.throughput.value);
+    return std::pair(beginning_of(*run), run->run.throughput.value);
   };
   std::set<decltype(identity(base.front()))> of_base;
   for (const SetRun* run : base) of_base.insert(identity(run));

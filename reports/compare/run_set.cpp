@@ -51,8 +51,7 @@ std::string session_of(const Run& run, const std::vector<Environment>& environme
   std::set<std::string> machines;
   for (const Rank& rank : run.ranks) {
     if (rank.environment < 0 || rank.environment >= std::ssize(environments)) continue;
-    const Environment& machine = environments[rank.environment];
-    machines.insert(operating_system_of(machine));
+    machines.insert(operating_system_of(environments[rank.environment]));
   }
   return joined({machines.begin(), machines.end()}) + " " + run.started_at.substr(0, day_digits);
 }
@@ -168,6 +167,23 @@ std::vector<KeyField> key_of(const ImportedRun& imported) {
   return key;
 }
 
+// Adds the results of an arm that others published.
+void add_imported(RunSet& set, const Report& report, const Arm& arm, const std::string& source) {
+  for (const ImportedRun& imported : arm.imported) {
+    const ImportedSource& file = report.sources.at(static_cast<size_t>(imported.source));
+    add_run(set, arm.name,
+            {.source = source,
+             .tool = report.tool,
+             .kind = Kind::imported,
+             .key = key_of(imported),
+             .identity = file.sha256 + ":" + std::to_string(imported.line.value_or(0)) + ":" +
+                         std::to_string(imported.number),
+             .derived = derivation_of(file, imported),
+             .run = run_of(imported)},
+            {});
+  }
+}
+
 // The file of a run of that nature; empty where there is none.
 std::string source_of(const RunSet& set, bool imported) {
   for (const RunArm& arm : set.arms) {
@@ -259,22 +275,6 @@ void require_none_imported(const RunSet& set, const std::string& beginning) {
   if (source.empty()) return;
   throw NotComparable(beginning + ", and " + source +
                       " holds imported results, which others published");
-}
-
-void add_imported(RunSet& set, const Report& report, const Arm& arm, const std::string& source) {
-  for (const ImportedRun& imported : arm.imported) {
-    const ImportedSource& file = report.sources.at(static_cast<size_t>(imported.source));
-    add_run(set, arm.name,
-            {.source = source,
-             .tool = report.tool,
-             .kind = Kind::imported,
-             .key = key_of(imported),
-             .identity = file.sha256 + ":" + std::to_string(imported.line.value_or(0)) + ":" +
-                         std::to_string(imported.number),
-             .derived = derivation_of(file, imported),
-             .run = run_of(imported)},
-            {});
-  }
 }
 
 std::vector<Tool> builds_of(const std::vector<const SetRun*>& runs) {

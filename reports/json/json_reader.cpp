@@ -49,11 +49,6 @@ double any_number_at(const Document& json, const Place& place) {
   return json.get<double>();
 }
 
-bool truth_at(const Document& json, const Place& place) {
-  if (!json.is_boolean()) fail(place, "true or false");
-  return json.get<bool>();
-}
-
 double number_at(const Document& json, const Place& place, const Range& range) {
   const double number = any_number_at(json, place);
   require_within(number, place, range);
@@ -217,7 +212,8 @@ void Reader::read(const Document& json, const Place& place, const Type& type, vo
                   const Check& check) const {
   switch (type.kind) {
     case Type::Kind::truth:
-      as<bool>(value) = truth_at(json, place);
+      if (!json.is_boolean()) fail(place, "true or false");
+      as<bool>(value) = json.get<bool>();
       return;
     case Type::Kind::integer:
       return type.set(value, integer_at(json, place, check.range));
