@@ -151,9 +151,7 @@ SideSummary summary_of(const SideValues& side) {
   summary.interval = Unknown{"fewer than 2 runs, or all equal"};
   summary.spread = Unknown{"fewer than 2 runs"};
   if (side.values.empty()) return summary;
-  std::vector<double> logs;
-  for (const double value : side.values) logs.push_back(std::log(value));
-  summary.geometric_mean = std::exp(mean(logs));
+  summary.geometric_mean = geometric_mean(side.values);
   if (const auto estimate = log_mean(side.values)) {
     summary.interval = interval(*estimate, side_confidence);
   }

@@ -162,9 +162,8 @@ std::vector<RowAnswer> answers_of(const Comparison& comparison, const GateOption
 int64_t fewest_runs(const RunSet& set) {
   int64_t fewest = std::numeric_limits<int64_t>::max();
   for (const RunArm& arm : set.arms) {
-    fewest = std::min<int64_t>(fewest, std::ranges::count_if(arm.runs, [](const SetRun& run) {
-                                 return run.run.status == Status::complete;
-                               }));
+    const auto status = [](const SetRun& run) { return run.run.status; };
+    fewest = std::min<int64_t>(fewest, std::ranges::count(arm.runs, Status::complete, status));
   }
   return fewest;
 }

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/errors.h"
+#include "base/text.h"
 
 namespace nearmetal::json {
 namespace {
@@ -59,29 +60,20 @@ bool Form::accepts(const std::string& text) const {
 
 std::string Form::must_be() const {
   if (names.front() == nullptr) return description;
-  std::string list;
-  const std::vector<std::string> all = all_names();
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (i > 0) list += i + 1 < all.size() ? ", " : " or ";
-    list += all[i];
-  }
-  return list;
+  return alternatives(all_names());
+}
+
+std::string alternatives(std::vector<std::string> names) {
+  const std::string last = names.back();
+  names.pop_back();
+  return names.empty() ? last : joined(names) + " or " + last;
 }
 
 std::string Place::pointer() const {
   if (parent == nullptr) return "";
   std::string text = parent->pointer() + "/";
   if (index) return text + std::to_string(*index);
-  for (const char c : key) {
-    if (c == '~') {
-      text += "~0";
-    } else if (c == '/') {
-      text += "~1";
-    } else {
-      text += c;
-    }
-  }
-  return text;
+  return text + replaced(replaced(std::string(key), "~", "~0"), "/", "~1");
 }
 
 void fail(const Place& place, const std::string& must_be) {

@@ -25,6 +25,8 @@ struct Form {
   bool accepts(const std::string& text) const;
   std::string must_be() const;
 };
+/// "a, b or c"
+std::string alternatives(std::vector<std::string> names);
 inline constexpr Form any_text{};
 template <class... Texts>
 constexpr Form one_of(Texts... texts) {

@@ -81,9 +81,7 @@ size_t name_at(const Document& json, const Place& place, std::span<const char* c
     if (json == names[i]) return i;
     others.emplace_back(names[i]);
   }
-  const std::string last = others.back();
-  others.pop_back();
-  fail(place, joined(others) + " or " + last);
+  fail(place, alternatives(others));
 }
 
 std::string scalar_at(const Document& json, const Place& place) {
@@ -169,9 +167,7 @@ void Reader::require_all_known() const {
   for (const auto& [key, value] : object_.items()) {
     if (std::ranges::find(known_, key) != known_.end()) continue;
     std::vector<std::string> known;
-    for (const std::string& name : known_) {
-      if (std::ranges::find(known, name) == known.end()) known.push_back(name);
-    }
+    for (const std::string& name : known_) add_new(known, name);
     const std::string near = nearest_word(key, known);
     throw InvalidReport(
         Place{&place_, key, {}}.pointer() + " is not known; " +

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "bench/cli/process.h"
+#include "reports/document/settings.h"
 #include "reports/document/types.h"
 #include "reports/json/json.h"
 
