@@ -175,16 +175,10 @@ Verdict verdict_of(const LogEstimate& goodness, const DecisionRule& rule) {
 }
 
 const char* reason_of(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::slower:
-      return "worse by more than the margin";
-    case Verdict::faster:
-      return "better by more than the margin";
-    case Verdict::equivalent:
-      return "within the margin";
-    default:
-      return "the interval of the difference reaches over a margin";
-  }
+  if (verdict == Verdict::slower) return "worse by more than the margin";
+  if (verdict == Verdict::faster) return "better by more than the margin";
+  if (verdict == Verdict::equivalent) return "within the margin";
+  return "the interval of the difference reaches over a margin";
 }
 
 void fill_tests(ComparisonRow& row, const LogEstimate& estimate, const Metric& metric,

@@ -43,19 +43,13 @@ void add_order_note(ComparisonRow& row, const Runs& base, const Runs& next) {
                        "them would look like a difference"});
 }
 
-// The derivations, each once.
-std::vector<std::string> derivations_of(const Runs& base, const Runs& next) {
-  std::set<std::string> found;
-  for (const Runs* runs : {&base, &next}) {
-    for (const SetRun* run : *runs) found.insert(run->derived);
-  }
-  return {found.begin(), found.end()};
-}
-
 void add_kind_note(ComparisonRow& row, const Runs& base, const Runs& next) {
   if (base.empty() || next.empty()) return;
   if (is_imported(*base.front())) {
-    row.notes.push_back({"imported", joined(derivations_of(base, next), "; ")});
+    std::set<std::string> derivations;
+    for (const SetRun* run : base) derivations.insert(run->derived);
+    for (const SetRun* run : next) derivations.insert(run->derived);
+    row.notes.push_back({"imported", joined({derivations.begin(), derivations.end()}, "; ")});
     return;
   }
   const std::string kind = to_string(base.front()->kind), other = to_string(next.front()->kind);

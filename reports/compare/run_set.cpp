@@ -137,8 +137,7 @@ std::string derivation_of(const ImportedSource& source, const ImportedRun& impor
 
 std::string system_of(const ImportedRun& imported) {
   for (const char* name : {"system", "submission_platform"}) {
-    const auto found = imported.facts.find(name);
-    if (found != imported.facts.end()) return found->second;
+    if (imported.facts.contains(name)) return imported.facts.at(name);
   }
   return "";
 }
