@@ -38,19 +38,13 @@ Maybe<double> slowest_ranks(const ExplainedSide& side, const ValueOf& value_of) 
   return median_of(values, reason);
 }
 
-const ProbeTime* probe_of(const Rank& rank, const std::string& name) {
-  if (!rank.probes) return nullptr;
-  for (const ProbeTime& probe : rank.probes->probes) {
-    if (probe.name == name) return &probe;
-  }
-  return nullptr;
-}
-
 Maybe<double> slowest_time(const ExplainedSide& side, const std::string& name,
                            Maybe<double> ProbeTime::*time) {
   return slowest_ranks(side, [&](const Rank& rank) -> Maybe<double> {
-    const ProbeTime* probe = probe_of(rank, name);
-    return probe == nullptr ? Maybe<double>(Unknown{"not measured"}) : probe->*time;
+    if (!rank.probes) return Unknown{"not measured"};
+    const auto found = std::ranges::find(rank.probes->probes, name, &ProbeTime::name);
+    return found == rank.probes->probes.end() ? Maybe<double>(Unknown{"not measured"})
+                                              : (*found).*time;
   });
 }
 
@@ -63,31 +57,22 @@ ProbeTime slowest_probe(const ExplainedSide& side, ProbeTime probe) {
   return probe;
 }
 
-template <class ValueOf>
-Maybe<double> median_of_runs(const ExplainedSide& side, const ValueOf& value_of) {
+// Of a figure of the runs that exchange gradients; unknown where none does.
+template <class Figure>
+Maybe<double> median_of_exchanges(const ExplainedSide& side, Figure Communication::*figure) {
   std::vector<double> values;
   for (const Run* run : side.runs) {
-    if (const Maybe<double> value = value_of(*run)) values.push_back(*value);
+    if (!run->communication) continue;
+    const Maybe<double> value = (*run->communication).*figure;
+    if (value) values.push_back(*value);
   }
   return median_of(values, "not measured");
 }
 
-Maybe<double> sums_alone(const Run& run) {
-  if (!run.communication) return Unknown{"no gradients are exchanged"};
-  return run.communication->buckets_seconds;
-}
-
-Maybe<double> exposed(const Run& run) {
-  if (!run.communication) return Unknown{"no gradients are exchanged"};
-  return run.communication->exposed_seconds_per_step;
-}
-
 double mean_step(const ExplainedSide& side) {
-  std::vector<double> logs;
-  for (const Run* run : side.runs) {
-    logs.push_back(std::log(mean_step_seconds(*run->window)));
-  }
-  return std::exp(mean(logs));
+  std::vector<double> seconds;
+  for (const Run* run : side.runs) seconds.push_back(mean_step_seconds(*run->window));
+  return geometric_mean(seconds);
 }
 
 // The ratio of two machines that do the same; beyond lies damage, or a joke.
@@ -276,8 +261,9 @@ SideFigures figures_of(const ExplainedSide& side) {
   figures.sample = first.sample;
   figures.step_seconds = mean_step(side);
   figures.exchanges = first.communication.has_value();
-  figures.exposed_seconds = median_of_runs(side, exposed).value.value_or(0);
-  figures.sums_alone_seconds = median_of_runs(side, sums_alone);
+  figures.exposed_seconds =
+      median_of_exchanges(side, &Communication::exposed_seconds_per_step).value.value_or(0);
+  figures.sums_alone_seconds = median_of_exchanges(side, &Communication::buckets_seconds);
   figures.needs = probed.needs;
   for (const auto part : {&StepNeeds::memory_seconds, &StepNeeds::compute_seconds}) {
     figures.needs.*part = slowest_ranks(side, [&](const Rank& rank) -> Maybe<double> {

@@ -38,9 +38,63 @@ bool infers(const ArmPair& pair) {
 }
 
 bool is_of_latency(const Metric& metric) {
-  return std::ranges::any_of(latency_metrics(), [&](const Metric& other) {
-    return std::string_view(other.name) == metric.name;
-  });
+  return std::ranges::find(latency_metrics(), metric.name, &Metric::name) !=
+         latency_metrics().end();
+}
+
+// Whether it is the throughput of each pair, in its own unit, and nothing else.
+bool is_throughput_alone(const CompareOptions& options) {
+  return std::ranges::all_of(options.metrics,
+                             [](const std::string& name) { return name == throughput_of_runs; });
+}
+
+// The metrics that the options ask for, each once.
+std::vector<const Metric*> compared_metrics(const std::vector<ArmPair>& pairs,
+                                            const CompareOptions& options) {
+  std::vector<const Metric*> metrics;
+  const auto add = [&](const Metric& metric) {
+    if (std::ranges::find(metrics, &metric) == metrics.end()) metrics.push_back(&metric);
+  };
+  const auto add_named = [&](const std::string& name) {
+    for (const ArmPair& pair : pairs) {
+      if (name == throughput_of_runs) add(throughput_of(pair));
+      if (name != all_of_runs) continue;
+      for (const Metric* metric : all_metrics_of(sample_units)) {
+        if (is_known(*metric, pair)) add(*metric);
+      }
+    }
+    if (name != throughput_of_runs && name != all_of_runs) add(metric_from(name));
+  };
+  for (const std::string& name : options.metrics) add_named(name);
+  if (options.metrics.empty()) add_named(throughput_of_runs);
+  if (metrics.empty()) add(throughput_metric(SampleUnit::image));
+  return metrics;
+}
+
+// The metrics among these that a pair can have whatever its runs do: latency is of inference. All
+// of them where no pair has it, so that each says why.
+std::vector<const Metric*> metrics_of_pair(const std::vector<ArmPair>& pairs, const ArmPair& pair,
+                                           const std::vector<const Metric*>& metrics) {
+  std::vector<const Metric*> found = metrics;
+  if (!infers(pair) && std::ranges::any_of(pairs, infers)) {
+    std::erase_if(found, [](const Metric* metric) { return is_of_latency(*metric); });
+  }
+  return found;
+}
+
+// The rows that are left out by that; none: no row.
+std::optional<Warning> note_of_rows_left_out(const std::vector<ArmPair>& pairs,
+                                             const std::vector<const Metric*>& metrics) {
+  std::vector<std::string> names, arms;
+  for (const Metric* metric : metrics) {
+    if (is_of_latency(*metric)) names.emplace_back(metric->name);
+  }
+  for (const ArmPair& pair : pairs) {
+    if (metrics_of_pair(pairs, pair, metrics).size() < metrics.size()) arms.push_back(pair.name);
+  }
+  if (arms.empty()) return std::nullopt;
+  return Warning{"not_of_inference",
+                 "no row of " + joined(names) + " for " + joined(arms) + ": it is of inference"};
 }
 
 const RunArm* arm_in(const RunSet& set, const std::string& name) {
@@ -294,56 +348,6 @@ const Metric& throughput_of(const ArmPair& pair) {
   const RunArm& arm = pair.base != nullptr ? *pair.base : *pair.next;
   const bool of_links = is_imported(arm) && arm.runs.front().run.communication;
   return of_links ? bus_bandwidth_metric() : throughput_metric(unit_of(arm));
-}
-
-bool is_throughput_alone(const CompareOptions& options) {
-  return std::ranges::all_of(options.metrics,
-                             [](const std::string& name) { return name == throughput_of_runs; });
-}
-
-std::vector<const Metric*> compared_metrics(const std::vector<ArmPair>& pairs,
-                                            const CompareOptions& options) {
-  std::vector<const Metric*> metrics;
-  const auto add = [&](const Metric& metric) {
-    if (std::ranges::find(metrics, &metric) == metrics.end()) metrics.push_back(&metric);
-  };
-  const auto add_named = [&](const std::string& name) {
-    for (const ArmPair& pair : pairs) {
-      if (name == throughput_of_runs) add(throughput_of(pair));
-      if (name != all_of_runs) continue;
-      for (const Metric* metric : all_metrics_of(sample_units)) {
-        if (is_known(*metric, pair)) add(*metric);
-      }
-    }
-    if (name != throughput_of_runs && name != all_of_runs) add(metric_from(name));
-  };
-  for (const std::string& name : options.metrics) add_named(name);
-  if (options.metrics.empty()) add_named(throughput_of_runs);
-  if (metrics.empty()) add(throughput_metric(SampleUnit::image));
-  return metrics;
-}
-
-std::vector<const Metric*> metrics_of_pair(const std::vector<ArmPair>& pairs, const ArmPair& pair,
-                                           const std::vector<const Metric*>& metrics) {
-  std::vector<const Metric*> found = metrics;
-  if (!infers(pair) && std::ranges::any_of(pairs, infers)) {
-    std::erase_if(found, [](const Metric* metric) { return is_of_latency(*metric); });
-  }
-  return found;
-}
-
-std::optional<Warning> note_of_rows_left_out(const std::vector<ArmPair>& pairs,
-                                             const std::vector<const Metric*>& metrics) {
-  std::vector<std::string> names, arms;
-  for (const Metric* metric : metrics) {
-    if (is_of_latency(*metric)) names.emplace_back(metric->name);
-  }
-  for (const ArmPair& pair : pairs) {
-    if (metrics_of_pair(pairs, pair, metrics).size() < metrics.size()) arms.push_back(pair.name);
-  }
-  if (arms.empty()) return std::nullopt;
-  return Warning{"not_of_inference",
-                 "no row of " + joined(names) + " for " + joined(arms) + ": it is of inference"};
 }
 
 const char* base_title(const CompareOptions& options) {

@@ -31,13 +31,10 @@ std::vector<double> exponentials(std::vector<double> logs) {
   return logs;
 }
 
-RunGroup group_of_pairs(const LogEstimate& estimate, size_t pairs, bool can_grow) {
-  return {estimate.standard_error * std::sqrt(static_cast<double>(pairs)),
-          static_cast<int64_t>(pairs), can_grow};
-}
-
-RunGroup group_of(const LogEstimate& side, size_t runs, bool can_grow) {
-  return group_of_pairs(side, runs, can_grow);  // the deviation of one run, from that of the mean
+// The deviation of one run, or pair, from that of their mean.
+RunGroup group_of(const LogEstimate& mean, size_t runs, bool can_grow) {
+  return {mean.standard_error * std::sqrt(static_cast<double>(runs)), static_cast<int64_t>(runs),
+          can_grow};
 }
 
 // The logarithms of the values by session, in order of the sessions' names.
@@ -57,8 +54,7 @@ std::optional<RunDifference> difference_of_blocks(const Sessions& base, const Se
   const auto estimate =
       paired_difference(exponentials(session_means(base)), exponentials(session_means(next)));
   if (!estimate) return std::nullopt;
-  return RunDifference{
-      Method::sessions, *estimate, {group_of_pairs(*estimate, base.size(), false)}};
+  return RunDifference{Method::sessions, *estimate, {group_of(*estimate, base.size(), false)}};
 }
 
 std::optional<RunDifference> difference_by_sessions(const CountedRuns& base,
@@ -81,8 +77,8 @@ std::optional<RunDifference> run_difference(const CountedRuns& base, const Count
   if (are_pairs(base.runs, next.runs)) {
     const auto estimate = paired_difference(base.values, next.values);
     if (!estimate) return std::nullopt;
-    const RunGroup pairs = group_of_pairs(*estimate, next.values.size(), true);
-    return RunDifference{Method::paired, *estimate, {pairs}};
+    return RunDifference{
+        Method::paired, *estimate, {group_of(*estimate, next.values.size(), true)}};
   }
   const auto of_base = log_mean(base.values), of_new = log_mean(next.values);
   if (!of_base || !of_new) return std::nullopt;
@@ -125,8 +121,7 @@ SideValues values_of(const RunArm& arm, const Metric& metric) {
   SideValues side;
   std::vector<const SetRun*> runs;
   for (const SetRun& run : arm.runs) runs.push_back(&run);
-  std::ranges::stable_sort(
-      runs, [](const SetRun* a, const SetRun* b) { return a->run.started_at < b->run.started_at; });
+  std::ranges::stable_sort(runs, {}, [](const SetRun* run) { return run->run.started_at; });
   for (const SetRun* run : runs) {
     const Maybe<double> value = metric.value_of(run->run);
     if (run->run.status == Status::complete && !value) side.lack = value.reason;
@@ -156,9 +151,7 @@ SideSummary summary_of(const SideValues& side) {
   summary.interval = Unknown{"fewer than 2 runs, or all equal"};
   summary.spread = Unknown{"fewer than 2 runs"};
   if (side.values.empty()) return summary;
-  std::vector<double> logs;
-  for (const double value : side.values) logs.push_back(std::log(value));
-  summary.geometric_mean = std::exp(mean(logs));
+  summary.geometric_mean = geometric_mean(side.values);
   if (const auto estimate = log_mean(side.values)) {
     summary.interval = interval(*estimate, side_confidence);
   }
@@ -182,16 +175,10 @@ Verdict verdict_of(const LogEstimate& goodness, const DecisionRule& rule) {
 }
 
 const char* reason_of(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::slower:
-      return "worse by more than the margin";
-    case Verdict::faster:
-      return "better by more than the margin";
-    case Verdict::equivalent:
-      return "within the margin";
-    default:
-      return "the interval of the difference reaches over a margin";
-  }
+  if (verdict == Verdict::slower) return "worse by more than the margin";
+  if (verdict == Verdict::faster) return "better by more than the margin";
+  if (verdict == Verdict::equivalent) return "within the margin";
+  return "the interval of the difference reaches over a margin";
 }
 
 void fill_tests(ComparisonRow& row, const LogEstimate& estimate, const Metric& metric,
@@ -245,8 +232,7 @@ Maybe<double> rank_test(Method method, const CountedRuns& base, const CountedRun
 
 // The estimate is of means of sessions, and so are the figures of the sides beside it.
 void show_means_of_sessions(SideSummary& side, const CountedRuns& runs) {
-  std::vector<double> means = session_means(sessions_of(runs));
-  for (double& mean : means) mean = std::exp(mean);
+  const std::vector<double> means = exponentials(session_means(sessions_of(runs)));
   side.geometric_mean = geometric_mean(means);
   side.interval = Unknown{"one session, or all equal"};
   if (const auto estimate = log_mean(means)) side.interval = interval(*estimate, side_confidence);

@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <stdexcept>
 
 #include "base/text.h"
 
@@ -129,15 +128,8 @@ bool refuse(const Comparison& comparison, GateResult& result) {
 }
 
 bool shows_what_is_asked(const ComparisonRow& row, FailOn fail_on, double alpha) {
-  switch (fail_on) {
-    case FailOn::regression:
-      return true;
-    case FailOn::not_equivalent:
-      return *row.p_worse <= alpha;
-    case FailOn::any:
-      return row.verdict == Verdict::equivalent;
-  }
-  throw std::logic_error("unnamed FailOn");
+  if (fail_on == FailOn::regression) return true;
+  return fail_on == FailOn::any ? row.verdict == Verdict::equivalent : *row.p_worse <= alpha;
 }
 
 std::vector<RowAnswer> answers_of(const Comparison& comparison, const GateOptions& options,
@@ -162,9 +154,8 @@ std::vector<RowAnswer> answers_of(const Comparison& comparison, const GateOption
 int64_t fewest_runs(const RunSet& set) {
   int64_t fewest = std::numeric_limits<int64_t>::max();
   for (const RunArm& arm : set.arms) {
-    fewest = std::min<int64_t>(fewest, std::ranges::count_if(arm.runs, [](const SetRun& run) {
-                                 return run.run.status == Status::complete;
-                               }));
+    const auto status = [](const SetRun& run) { return run.run.status; };
+    fewest = std::min<int64_t>(fewest, std::ranges::count(arm.runs, Status::complete, status));
   }
   return fewest;
 }
@@ -260,7 +251,8 @@ GateResult judge(const Comparison& comparison, const GateOptions& options) {
 std::pair<Comparison, GateResult> judge_sequentially(const Baseline& base, RunSet& next,
                                                      CompareOptions options,
                                                      const GateOptions& gate_options,
-                                                     int64_t most_reruns, const TakeRun& take_run) {
+                                                     int64_t most_reruns,
+                                                     const std::function<void(RunSet&)>& take_run) {
   const int64_t idle = std::max<int64_t>(0, gate_options.minimum_runs - fewest_runs(next));
   const int64_t looks = std::max<int64_t>(1, most_reruns + 1 - idle);
   const double alpha = options.rule.alpha;

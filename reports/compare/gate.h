@@ -52,19 +52,17 @@ Comparison corrected_for_rows(Comparison comparison);
 /// rows are equivalent needs no correction, as each must be.
 GateResult judge(const Comparison& comparison, const GateOptions& options);
 
-/// Adds a run to the new side.
-using TakeRun = std::function<void(RunSet& next)>;
-
 /// Compares, corrects for the number of rows and judges, and while the answer is inconclusive takes
-/// another run, `most_reruns` times at most. All looks at the runs together err no more often than
-/// one would, as they share alpha: the last takes nine tenths of it, those before the rest in equal
-/// parts, so that clear cases end early and others are judged almost as if there had been one look
-/// (after Haybittle and Peto). A look at too few runs decides nothing and takes no part; where the
-/// base has too few, none is taken.
+/// another run, by `take_run`, `most_reruns` times at most. All looks at the runs together err no
+/// more often than one would, as they share alpha: the last takes nine tenths of it, those before
+/// the rest in equal parts, so that clear cases end early and others are judged almost as if there
+/// had been one look (after Haybittle and Peto). A look at too few runs decides nothing and takes
+/// no part; where the base has too few, none is taken.
 std::pair<Comparison, GateResult> judge_sequentially(const Baseline& base, RunSet& next,
                                                      CompareOptions options,
                                                      const GateOptions& gate_options,
-                                                     int64_t most_reruns, const TakeRun& take_run);
+                                                     int64_t most_reruns,
+                                                     const std::function<void(RunSet&)>& take_run);
 
 /// "a drop of 2.6 % would have been found with 80 % chance"; empty where nothing can be said.
 std::string power_text(const Comparison& comparison);

@@ -26,16 +26,27 @@ void require_distinct(const RunArm& arm) {
   std::vector<const SetRun*> runs;
   for (const SetRun& run : arm.runs) runs.push_back(&run);
   const auto order = [](const SetRun* run) {
-    const std::string& begun = is_imported(*run) ? run->identity : run->run.started_at;
-    return std::pair(std::string_view(begun), window_seconds(run->run));
+    return std::pair(std::string_view(beginning_of(*run)), window_seconds(run->run));
   };
-  std::ranges::sort(runs, [&](const SetRun* a, const SetRun* b) { return order(a) < order(b); });
+  std::ranges::sort(runs, {}, order);
   const auto twin = std::ranges::adjacent_find(runs, [&](const SetRun* a, const SetRun* b) {
     return order(a) == order(b) && a->run.ranks == b->run.ranks;
   });
   if (twin == runs.end()) return;
   throw std::invalid_argument("the same run is in " + (*twin)->source + " and in " +
                               (*std::next(twin))->source + ": it would count twice");
+}
+
+std::vector<fs::path> reports_below(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file() && entry.path().extension() == ".json") {
+      files.push_back(entry.path());
+    }
+  }
+  if (files.empty()) throw InvalidReport(folder.string() + " holds no report (*.json)");
+  std::ranges::sort(files);
+  return files;
 }
 
 struct Source {
@@ -150,18 +161,6 @@ std::pair<std::string, std::string> report_place(const std::string& place) {
   const size_t hash = place.rfind('#');
   if (hash == place.npos || fs::exists(place, ignored)) return {place, ""};
   return {place.substr(0, hash), place.substr(hash + 1)};
-}
-
-std::vector<fs::path> reports_below(const fs::path& folder) {
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (entry.is_regular_file() && entry.path().extension() == ".json") {
-      files.push_back(entry.path());
-    }
-  }
-  if (files.empty()) throw InvalidReport(folder.string() + " holds no report (*.json)");
-  std::ranges::sort(files);
-  return files;
 }
 
 std::vector<std::string> files_of(const std::vector<std::string>& places) {

@@ -1,7 +1,6 @@
 // The runs of files and folders, as users name them.
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,10 +12,6 @@ namespace nearmetal {
 /// File and arm (empty: all) of a place as a user names it: FILE, or FILE#ARM where no file has
 /// that whole name.
 std::pair<std::string, std::string> report_place(const std::string& place);
-
-/// All *.json files directly in a folder or in folders below it. Throws InvalidReport where there
-/// are none.
-std::vector<std::filesystem::path> reports_below(const std::filesystem::path& folder);
 
 /// The files of places: FILE, FILE#ARM or a folder. Throws InvalidReport for one without reports.
 std::vector<std::string> files_of(const std::vector<std::string>& places);

@@ -43,19 +43,13 @@ void add_order_note(ComparisonRow& row, const Runs& base, const Runs& next) {
                        "them would look like a difference"});
 }
 
-// The derivations, each once.
-std::vector<std::string> derivations_of(const Runs& base, const Runs& next) {
-  std::set<std::string> found;
-  for (const Runs* runs : {&base, &next}) {
-    for (const SetRun* run : *runs) found.insert(run->derived);
-  }
-  return {found.begin(), found.end()};
-}
-
 void add_kind_note(ComparisonRow& row, const Runs& base, const Runs& next) {
   if (base.empty() || next.empty()) return;
   if (is_imported(*base.front())) {
-    row.notes.push_back({"imported", joined(derivations_of(base, next), "; ")});
+    std::set<std::string> derivations;
+    for (const SetRun* run : base) derivations.insert(run->derived);
+    for (const SetRun* run : next) derivations.insert(run->derived);
+    row.notes.push_back({"imported", joined({derivations.begin(), derivations.end()}, "; ")});
     return;
   }
   const std::string kind = to_string(base.front()->kind), other = to_string(next.front()->kind);
@@ -73,8 +67,7 @@ void add_kind_note(ComparisonRow& row, const Runs& base, const Runs& next) {
 // Runs of both sides, as when new runs were added to the baseline that they are compared with.
 void add_shared_runs(ComparisonRow& row, const Runs& base, const Runs& next) {
   const auto identity = [](const SetRun* run) {
-    const std::string& begun = is_imported(*run) ? run->identity : run->run.started_at;
-    return std::pair(begun, run->run.throughput.value);
+    return std::pair(beginning_of(*run), run->run.throughput.value);
   };
   std::set<decltype(identity(base.front()))> of_base;
   for (const SetRun* run : base) of_base.insert(identity(run));

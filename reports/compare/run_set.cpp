@@ -51,8 +51,7 @@ std::string session_of(const Run& run, const std::vector<Environment>& environme
   std::set<std::string> machines;
   for (const Rank& rank : run.ranks) {
     if (rank.environment < 0 || rank.environment >= std::ssize(environments)) continue;
-    const Environment& machine = environments[rank.environment];
-    machines.insert(operating_system_of(machine));
+    machines.insert(operating_system_of(environments[rank.environment]));
   }
   return joined({machines.begin(), machines.end()}) + " " + run.started_at.substr(0, day_digits);
 }
@@ -138,8 +137,7 @@ std::string derivation_of(const ImportedSource& source, const ImportedRun& impor
 
 std::string system_of(const ImportedRun& imported) {
   for (const char* name : {"system", "submission_platform"}) {
-    const auto found = imported.facts.find(name);
-    if (found != imported.facts.end()) return found->second;
+    if (imported.facts.contains(name)) return imported.facts.at(name);
   }
   return "";
 }
@@ -166,6 +164,23 @@ std::vector<KeyField> key_of(const ImportedRun& imported) {
     key.push_back({"world_size", std::to_string(*imported.world_size), Severity::layout});
   }
   return key;
+}
+
+// Adds the results of an arm that others published.
+void add_imported(RunSet& set, const Report& report, const Arm& arm, const std::string& source) {
+  for (const ImportedRun& imported : arm.imported) {
+    const ImportedSource& file = report.sources.at(static_cast<size_t>(imported.source));
+    add_run(set, arm.name,
+            {.source = source,
+             .tool = report.tool,
+             .kind = Kind::imported,
+             .key = key_of(imported),
+             .identity = file.sha256 + ":" + std::to_string(imported.line.value_or(0)) + ":" +
+                         std::to_string(imported.number),
+             .derived = derivation_of(file, imported),
+             .run = run_of(imported)},
+            {});
+  }
 }
 
 // The file of a run of that nature; empty where there is none.
@@ -259,22 +274,6 @@ void require_none_imported(const RunSet& set, const std::string& beginning) {
   if (source.empty()) return;
   throw NotComparable(beginning + ", and " + source +
                       " holds imported results, which others published");
-}
-
-void add_imported(RunSet& set, const Report& report, const Arm& arm, const std::string& source) {
-  for (const ImportedRun& imported : arm.imported) {
-    const ImportedSource& file = report.sources.at(static_cast<size_t>(imported.source));
-    add_run(set, arm.name,
-            {.source = source,
-             .tool = report.tool,
-             .kind = Kind::imported,
-             .key = key_of(imported),
-             .identity = file.sha256 + ":" + std::to_string(imported.line.value_or(0)) + ":" +
-                         std::to_string(imported.number),
-             .derived = derivation_of(file, imported),
-             .run = run_of(imported)},
-            {});
-  }
 }
 
 std::vector<Tool> builds_of(const std::vector<const SetRun*>& runs) {

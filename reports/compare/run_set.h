@@ -31,6 +31,10 @@ struct SetRun {
 
 /// Whether others published it.
 inline bool is_imported(const SetRun& run) { return run.kind == Kind::imported; }
+/// When it began; of an imported run, which need not tell, its identity.
+inline const std::string& beginning_of(const SetRun& run) {
+  return is_imported(run) ? run.identity : run.run.started_at;
+}
 
 struct RunArm {
   std::string name;
@@ -71,8 +75,6 @@ bool is_imported(const RunArm& arm);
 void require_one_nature(const std::vector<RunSet>& sides);
 /// Throws NotComparable for imported results, in a sentence that begins so.
 void require_none_imported(const RunSet& set, const std::string& beginning);
-/// Adds the results of an arm that others published.
-void add_imported(RunSet& set, const Report& report, const Arm& arm, const std::string& source);
 
 /// Leaves that arm alone in a report. Throws std::invalid_argument where it is not there.
 void keep_only_arm(Report& report, const std::string& arm, const std::string& source);

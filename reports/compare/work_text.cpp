@@ -53,20 +53,21 @@ std::string days_of(const RunSet& set) {
   return *first == *last ? *first : *first + " to " + *last;
 }
 
+std::string of_key(const RunSet& set, const std::string& field) {
+  return of_each_run(set, [&](const SetRun& run) { return key_value(run, field); });
+}
+
 // The line of imported results, whose files report some of it.
 std::string published_line(const RunSet& set) {
-  const auto of_key = [&](const std::string& field) {
-    return of_each_run(set, [&](const SetRun& run) { return key_value(run, field); });
-  };
   std::vector<std::string> parts = {
       "imported",
-      of_key("round"),
-      of_key("model"),
-      of_key("benchmark"),
-      of_key("collective"),
-      of_key("precision"),
-      told_text("batch", of_key("batch")),
-      told_text("global batch", of_key("global_batch_size")),
+      of_key(set, "round"),
+      of_key(set, "model"),
+      of_key(set, "benchmark"),
+      of_key(set, "collective"),
+      of_key(set, "precision"),
+      told_text("batch", of_key(set, "batch")),
+      told_text("global batch", of_key(set, "global_batch_size")),
       of_each_run(set, [](const SetRun& run) { return run.run.device_name; }),
       days_of(set)};
   std::erase(parts, "");
@@ -100,9 +101,6 @@ std::string work_of(const SetRun& run) {
 std::string task_of(const RunSet& set) { return of_each_run(set, task_of_run); }
 
 std::string work_line(const RunSet& set) {
-  const auto of_key = [&](const std::string& field) {
-    return of_each_run(set, [&](const SetRun& run) { return key_value(run, field); });
-  };
   if (std::ranges::any_of(set.arms, [](const RunArm& arm) { return is_imported(arm); })) {
     return published_line(set);
   }
@@ -114,7 +112,7 @@ std::string work_line(const RunSet& set) {
     return key_value(run, "image_size") + "x" + key_value(run, "image_size");
   };
   const auto device = [](const SetRun& run) { return run.run.device_name; };
-  std::vector<std::string> parts = {task, of_key("precision"), "batch " + of_key("batch"),
+  std::vector<std::string> parts = {task, of_key(set, "precision"), "batch " + of_key(set, "batch"),
                                     of_each_run(set, size), of_each_run(set, device)};
   if (const std::string hosts = hosts_of(set); !hosts.empty()) parts.push_back("host " + hosts);
   parts.push_back(days_of(set));

@@ -57,15 +57,6 @@ inline constexpr std::array collectives{
                .has_rate_of_ring = false},
 };
 
-// Names are found by value: every value but `automatic` has its row, in the same order.
-static_assert(static_cast<size_t>(AllReduceKind::host) == collectives.size());
-static_assert([] {
-  for (size_t i = 0; i < collectives.size(); ++i) {
-    if (static_cast<size_t>(collectives[i].kind) != i + 1) return false;
-  }
-  return true;
-}());
-
 // On CPUs there is no choice: a second one would have to be offered to them by --all-reduce.
 static_assert(std::ranges::count(collectives, false, &Collective::on_gpus) == 1);
 
@@ -74,6 +65,7 @@ constexpr auto names_of(AllReduceKind) {
   for (const Collective& row : collectives) names.at(static_cast<size_t>(row.kind)) = row.name;
   return names;
 }
+static_assert(std::ranges::count(names_of(AllReduceKind{}), nullptr) == 0, "each has its row");
 
 /// The row of `asked`; where nothing is asked for, or the fastest is not yet known, the first that
 /// is for the device.

@@ -33,14 +33,13 @@ Maybe<double> throughput(const Run& run) {
   return Unknown{std::string("it was fed ") + words_of(run.sample).plural};
 }
 
+constexpr Metric rate_metric(const char* name, const char* unit,
+                             Maybe<double> (*value_of)(const Run& run)) {
+  return {name, unit, unit, 1, true, true, value_of};
+}
 template <SampleUnit unit>
-constexpr Metric throughput_in{words_of(unit).throughput_key,
-                               words_of(unit).rate,
-                               words_of(unit).rate,
-                               1,
-                               true,
-                               true,
-                               throughput<unit>};
+constexpr Metric throughput_in = rate_metric(words_of(unit).throughput_key, words_of(unit).rate,
+                                             throughput<unit>);
 // By unit.
 constexpr std::array throughput_metrics = {throughput_in<SampleUnit::image>,
                                            throughput_in<SampleUnit::sequence>};
@@ -93,8 +92,7 @@ template <SampleUnit unit>
 const Metric& per_gpu_metric() {
   static const std::string name = std::string(words_of(unit).throughput_key) + "_per_gpu";
   static const std::string rate = std::string(words_of(unit).rate) + " per GPU";
-  static const Metric metric{
-      name.c_str(), rate.c_str(), rate.c_str(), 1, true, true, throughput_per_gpu<unit>};
+  static const Metric metric = rate_metric(name.c_str(), rate.c_str(), throughput_per_gpu<unit>);
   return metric;
 }
 

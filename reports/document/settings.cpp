@@ -440,10 +440,6 @@ Workload repeated_workload(const RunConfig& config) {
   return workload;
 }
 
-std::vector<std::string> run_arguments(const RunConfig& config) {
-  return run_arguments(repeated_workload(config));
-}
-
 std::vector<std::string> run_arguments(const Workload& workload) {
   std::vector<std::string> arguments = {"run"};
   for (const std::string& name : workload.given) {

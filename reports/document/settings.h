@@ -172,11 +172,8 @@ std::optional<std::string> setting_text(const Setting& setting, const std::optio
 /// have no meaning here.
 Workload repeated_workload(const RunConfig& config);
 
-/// "run" and a flag for each setting of repeated_workload(). Throws std::invalid_argument for what
-/// no command line asks for.
-std::vector<std::string> run_arguments(const RunConfig& config);
-
-/// "run" and a flag for each setting that was asked for, in that order.
+/// "run" and a flag for each setting that was asked for, in that order. Throws
+/// std::invalid_argument for what no command line asks for.
 std::vector<std::string> run_arguments(const Workload& workload);
 
 }  // namespace nearmetal

@@ -293,8 +293,6 @@ struct Verify {
   double bound = 0;  // the loss must fall below
   Maybe<double> first_loss;
   Maybe<double> last_loss;
-
-  bool operator==(const Verify&) const = default;
 };
 
 struct Proof {
@@ -309,8 +307,6 @@ struct Proof {
   // Proofs of ranks that exchange gradients:
   std::optional<bool> replicas_identical;  // parameters and momentum, at the end
   std::optional<bool> sums_exact;          // of known values, through the same buckets
-
-  bool operator==(const Proof&) const = default;
 };
 
 struct StepProfile {
@@ -332,8 +328,6 @@ struct ConcurrentJob {
   std::optional<int64_t> steps{};            // in its window
   SampleUnit sample = SampleUnit::image;     // in which its throughput is
   std::optional<double> flops_per_sample{};  // null: not told
-
-  bool operator==(const ConcurrentJob&) const = default;
 };
 
 /// A process that trains nothing and was there to disturb the jobs of a run: what it did while they
@@ -343,8 +337,6 @@ struct Neighbour {
   double runs_per_second = 0;
   double bytes_per_second = 0;  // read plus written, or over the link; 0: it moves none
   double flops_per_second = 0;
-
-  bool operator==(const Neighbour&) const = default;
 };
 
 struct Run {

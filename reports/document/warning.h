@@ -57,8 +57,6 @@ struct Finding {
   std::string seen;
   std::string why;  // it matters for the number; empty where all is well
   std::string fix;
-
-  bool operator==(const Finding&) const = default;
 };
 
 }  // namespace nearmetal

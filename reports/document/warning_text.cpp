@@ -12,14 +12,8 @@ namespace nearmetal {
 namespace {
 
 std::string number_text(const Figure& figure) {
-  switch (figure.unit) {
-    case FigureUnit::share:
-      return significant(100 * figure.value, 3);
-    case FigureUnit::count:
-      return fixed(figure.value, 0);
-    default:
-      return significant(figure.value, 3);
-  }
+  if (figure.unit == FigureUnit::count) return fixed(figure.value, 0);
+  return significant(figure.unit == FigureUnit::share ? 100 * figure.value : figure.value, 3);
 }
 
 std::string unit_text(FigureUnit unit) {

@@ -61,10 +61,8 @@ constexpr std::array fact_names = {"TensorFlow", "Mode",        "Num batches", "
                                    "Devices",    "Data format", "NUMA bind",   "AllReduce"};
 
 bool is_of_header(const std::string& name) {
-  for (const auto& [known, field] : work_names) {
-    if (name == known) return true;
-  }
-  return std::ranges::find(fact_names, name) != fact_names.end();
+  const auto is_it = [&](const auto& known) { return name == known.first; };
+  return std::ranges::any_of(work_names, is_it) || std::ranges::count(fact_names, name) > 0;
 }
 
 void take_value(const PublishedLog& log, const LogLine& line, const std::string& name,
@@ -124,20 +122,18 @@ NamedResult result_of(const PublishedLog& log, const LogLine& line, const Header
       log, line.number, trimmed(line.text.substr(std::string(total_words).size())), total_words);
   result.work["batch"] = shortest(*header.batch, 9);
   for (const auto& [name, field] : work_names) {
-    const auto found = header.values.find(name);
-    if (found != header.values.end()) result.work[field] = found->second;
-  }
-  const auto mode = header.values.find("Mode");
-  if (mode != header.values.end()) {
-    if (mode->second != "training" && mode->second != "forward-only") {
-      stop_at(log, header.line, "Mode is " + mode->second + ": import reads training");
-    }
-    result.work["forward_only"] = "no";  // the forward pass of training, which it does not have
-    if (mode->second != "training") result.work["inference"] = "yes";
+    if (header.values.contains(name)) result.work[field] = header.values.at(name);
   }
   for (const char* name : fact_names) {
-    const auto found = header.values.find(name);
-    if (found != header.values.end()) result.facts[name] = found->second;
+    if (header.values.contains(name)) result.facts[name] = header.values.at(name);
+  }
+  if (result.facts.contains("Mode")) {
+    const std::string& mode = result.facts.at("Mode");
+    if (mode != "training" && mode != "forward-only") {
+      stop_at(log, header.line, "Mode is " + mode + ": import reads training");
+    }
+    result.work["forward_only"] = "no";  // the forward pass of training, which it does not have
+    if (mode != "training") result.work["inference"] = "yes";
   }
   return {arm_of(result.work["model"], result), result};
 }

@@ -162,8 +162,9 @@ double throughput_of(const PublishedLog& log, const MlperfRun& run, const Event&
                 " (epoch_start, epoch_stop): a throughput needs 2, as the first warms up");
   }
   std::vector<double> rates;
-  for (size_t i = 1; i < run.epoch_seconds.size(); ++i)
-    rates.push_back(count / run.epoch_seconds[i]);
+  for (const double seconds : std::span(run.epoch_seconds).subspan(1)) {
+    rates.push_back(count / seconds);
+  }
   return median(rates);
 }
 
@@ -201,8 +202,7 @@ NamedResult result_of(const PublishedLog& log, const MlperfRun& run, const Event
   result.work["benchmark"] = benchmark.text;
   for (const auto& [name, field] :
        {std::pair("global_batch_size", "global_batch_size"), std::pair("opt_name", "optimizer")}) {
-    const auto found = run.facts.find(name);
-    if (found != run.facts.end()) result.work[field] = found->second.text;
+    if (run.facts.contains(name)) result.work[field] = run.facts.at(name).text;
   }
   result.facts["epochs"] = std::to_string(run.epoch_seconds.size());
   result.facts["seconds_to_train"] = shortest(seconds_from(log, *run.start, stop), 9);

@@ -69,32 +69,20 @@ class Archive {
   virtual bool reads() const { return false; }
 
   virtual void type(const char* /*name*/, const char* /*about*/ = "") {}
-  template <class T>
-  void operator()(const char* key, T&& value, const CheckOf<T>& check = {},
-                  const char* about = "") {
-    take(field_of(key, value, check, about, Presence::required));
-  }
-  template <class T>
-  void operator()(const char* key, T&& value, const char* about) {
-    take(field_of(key, value, CheckOf<T>{}, about, Presence::required));
+  /// `told`: the check, what the field is about, or both.
+  template <class T, class... Told>
+  void operator()(const char* key, T&& value, const Told&... told) {
+    take(field_of(Presence::required, key, value, told...));
   }
   /// A field that a minor version added: where an earlier document lacks it, `value` stays.
-  template <class T>
-  void added(const char* key, T&& value, const CheckOf<T>& check = {}, const char* about = "") {
-    take(field_of(key, value, check, about, Presence::added));
-  }
-  template <class T>
-  void added(const char* key, T&& value, const char* about) {
-    take(field_of(key, value, CheckOf<T>{}, about, Presence::added));
+  template <class T, class... Told>
+  void added(const char* key, T&& value, const Told&... told) {
+    take(field_of(Presence::added, key, value, told...));
   }
   /// A field that may be left out: then `value` stays. An optional without a value is.
-  template <class T>
-  void optional(const char* key, T&& value, const CheckOf<T>& check = {}, const char* about = "") {
-    take(field_of(key, value, check, about, Presence::optional));
-  }
-  template <class T>
-  void optional(const char* key, T&& value, const char* about) {
-    take(field_of(key, value, CheckOf<T>{}, about, Presence::optional));
+  template <class T, class... Told>
+  void optional(const char* key, T&& value, const Told&... told) {
+    take(field_of(Presence::optional, key, value, told...));
   }
   /// The unit that the object and those in it count. It is written where it is not that of the
   /// object around; at first that is images, which were all there was.
@@ -127,11 +115,16 @@ class Archive {
 
  private:
   template <class T>
-  static Field field_of(const char* key, T& value, const Check& check, const char* about,
-                        Presence presence) {
+  static Field field_of(Presence presence, const char* key, T& value, const CheckOf<T>& check,
+                        const char* about = "") {
     using Plain = std::remove_const_t<T>;
     return {key,   type_of<Plain>, const_cast<Plain*>(&value), std::is_const_v<T>, check,
             about, presence};
+  }
+  template <class T>
+  static Field field_of(Presence presence, const char* key, T& value, const char* about = "") {
+    static constexpr CheckOf<T> none{};  // to which the field refers
+    return field_of(presence, key, value, none, about);
   }
 };
 

@@ -50,12 +50,8 @@ std::string doctor_schema() {
 
 std::string findings_to_json(const std::vector<Finding>& findings, const Environment& machine,
                              int exit_code) {
-  json::Findings document;
-  document.exit_code = exit_code;
-  document.findings = findings;
-  document.gpus = machine.gpus;
-  document.rdma = machine.rdma;
-  return json::lines_of(document);
+  return json::lines_of(json::Findings{
+      .exit_code = exit_code, .findings = findings, .gpus = machine.gpus, .rdma = machine.rdma});
 }
 
 }  // namespace nearmetal

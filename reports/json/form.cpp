@@ -1,75 +1,46 @@
 #include "reports/json/form.h"
 
 #include <algorithm>
+#include <cctype>
 #include <string_view>
 
 #include "base/errors.h"
+#include "base/text.h"
 
 namespace nearmetal::json {
 namespace {
 
-// One element of a pattern: characters, as in "a-z_", and how often one of them must be there.
-struct Element {
-  std::string_view characters;
-  size_t fewest = 1;
-  size_t most = 1;
-
-  bool has(char c) const {
-    for (size_t i = 0; i < characters.size(); ++i) {
-      const bool is_range = i + 2 < characters.size() && characters[i + 1] == '-';
-      const char last = is_range ? characters[i + 2] : characters[i];
-      if (c >= characters[i] && c <= last) return true;
-      if (is_range) i += 2;
-    }
-    return false;
-  }
-};
-
-std::string_view take(std::string_view& text, size_t count) {
-  const std::string_view taken = text.substr(0, count);
-  text.remove_prefix(count);
-  return taken;
+bool is_made_of(std::string_view characters, std::string_view text) {
+  return text.find_first_not_of(characters) == text.npos;
 }
 
-Element take_element(std::string_view& pattern) {
-  Element element;
-  if (pattern.front() == '[') {
-    const std::string_view set = take(pattern, pattern.find(']') + 1);
-    element.characters = set.substr(1, set.size() - 2);
-  } else {
-    if (pattern.front() == '\\') take(pattern, 1);
-    element.characters = take(pattern, 1);
-  }
-  if (pattern.starts_with('+')) {
-    take(pattern, 1);
-    element.most = std::string_view::npos;
-  } else if (pattern.starts_with('{')) {
-    const std::string counts(take(pattern, pattern.find('}') + 1).substr(1));
-    const size_t comma = counts.find(',');
-    element.fewest = std::stoul(counts);
-    element.most = comma == counts.npos ? element.fewest : std::stoul(counts.substr(comma + 1));
-  }
-  return element;
-}
-
-// In linear time and without recursion, however long the text: std::regex has neither.
-bool follows(std::string_view pattern, std::string_view text) {
-  pattern.remove_prefix(1);  // ^
-  pattern.remove_suffix(1);  // $
-  while (!pattern.empty()) {
-    const Element element = take_element(pattern);
-    size_t count = 0;
-    while (count < element.most && count < text.size() && element.has(text[count])) ++count;
-    if (count < element.fewest) return false;
-    take(text, count);
-  }
-  return text.empty();
-}
+constexpr std::string_view digits = "0123456789";
+constexpr std::string_view hexadecimal_digits = "0123456789abcdef";
 
 }  // namespace
 
+bool is_hash(const std::string& text) {
+  return text.size() == 64 && is_made_of(hexadecimal_digits, text);
+}
+
+bool is_commit(const std::string& text) {
+  return text.size() >= 40 && text.size() <= 64 && is_made_of(hexadecimal_digits, text);
+}
+
+bool is_code(const std::string& text) {
+  return !text.empty() && is_made_of("abcdefghijklmnopqrstuvwxyz_", text);
+}
+
+bool is_readable_version(const std::string& text) {
+  return text.starts_with("1.") && text.size() > 2 && is_made_of(digits, text.substr(2));
+}
+
 bool is_time_stamp(const std::string& text) {
-  if (!follows("^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$", text)) return false;
+  constexpr std::string_view like = "2026-01-31T12:00:00Z";
+  const auto agrees = [](char wanted, char c) {
+    return std::isdigit(wanted) != 0 ? digits.find(c) != digits.npos : c == wanted;
+  };
+  if (!std::ranges::equal(like, text, agrees)) return false;
   const auto number_at = [&](size_t place) { return std::stoul(text.substr(place, 2)); };
   constexpr std::array<size_t, 13> days = {0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
   const size_t month = number_at(5), day = number_at(8);
@@ -83,36 +54,26 @@ std::vector<std::string> Form::all_names() const {
 
 bool Form::accepts(const std::string& text) const {
   if (matches != nullptr) return matches(text);
-  if (pattern != nullptr) return follows(pattern, text);
   const auto end = std::ranges::find(names, nullptr);
   return names.front() == nullptr || std::find(names.begin(), end, text) != end;
 }
 
 std::string Form::must_be() const {
   if (names.front() == nullptr) return description;
-  std::string list;
-  const std::vector<std::string> all = all_names();
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (i > 0) list += i + 1 < all.size() ? ", " : " or ";
-    list += all[i];
-  }
-  return list;
+  return alternatives(all_names());
+}
+
+std::string alternatives(std::vector<std::string> names) {
+  const std::string last = names.back();
+  names.pop_back();
+  return names.empty() ? last : joined(names) + " or " + last;
 }
 
 std::string Place::pointer() const {
   if (parent == nullptr) return "";
   std::string text = parent->pointer() + "/";
   if (index) return text + std::to_string(*index);
-  for (const char c : key) {
-    if (c == '~') {
-      text += "~0";
-    } else if (c == '/') {
-      text += "~1";
-    } else {
-      text += c;
-    }
-  }
-  return text;
+  return text + replaced(replaced(std::string(key), "~", "~0"), "/", "~1");
 }
 
 void fail(const Place& place, const std::string& must_be) {

@@ -119,22 +119,13 @@ constexpr std::array free_texts = {"argv",    "variables",     "host_facts", "ke
                                    "text",    "seen",          "profiles",   "device_reason",
                                    "host",    "why",           "subject"};
 
-void change_all(Json& part, const Change& change) {
-  if (part.is_string()) part = change(part.get<std::string>());
-  if (!part.is_structured()) return;
-  for (Json& below : part) change_all(below, change);
-}
-
-void change_free(Json& part, const Change& change) {
+void change_texts(Json& part, const Change& change, bool is_free = false) {
+  if (is_free && part.is_string()) part = change(part.get<std::string>());
   if (!part.is_structured()) return;
   const bool has_names = part.is_object();
   for (const auto& [name, below] : part.items()) {
-    const bool is_free = has_names && std::ranges::find(free_texts, name) != free_texts.end();
-    if (is_free) {
-      change_all(below, change);
-    } else {
-      change_free(below, change);
-    }
+    const bool named = has_names && std::ranges::find(free_texts, name) != free_texts.end();
+    change_texts(below, change, is_free || named);
   }
 }
 
@@ -151,7 +142,7 @@ std::string to_json(const Report& report) { return json::lines_of(report); }
 
 void change_free_texts(Report& report, const Change& change) {
   Json document = json::Writer::json_of(report);
-  change_free(document, change);
+  change_texts(document, change);
   report = report_from_json(json::line_of(document));
 }
 
@@ -237,14 +228,6 @@ std::vector<std::pair<std::string, std::string>> environment_facts(const Environ
                                                  : value.dump());
   }
   return facts;
-}
-
-std::vector<std::string> config_names() {
-  std::vector<std::string> names;
-  for (const Setting& setting : settings_of_run()) {
-    names.emplace_back(setting.name);
-  }
-  return names;
 }
 
 std::map<std::string, std::string> host_facts_from_json(const std::string& text) {

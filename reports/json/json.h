@@ -53,9 +53,6 @@ std::string kernel_choices_sha256(const std::vector<KernelChoice>& plans);
 /// is not known is "unknown".
 std::vector<std::pair<std::string, std::string>> environment_facts(const Environment& environment);
 
-/// The names of all settings of RunConfig, as in the report.
-std::vector<std::string> config_names();
-
 /// One object of texts, numbers and truth values, at most 64 KiB and 256 entries of 1000
 /// characters. Throws InvalidReport for any other text.
 std::map<std::string, std::string> host_facts_from_json(const std::string& text);

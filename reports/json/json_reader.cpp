@@ -49,11 +49,6 @@ double any_number_at(const Document& json, const Place& place) {
   return json.get<double>();
 }
 
-bool truth_at(const Document& json, const Place& place) {
-  if (!json.is_boolean()) fail(place, "true or false");
-  return json.get<bool>();
-}
-
 double number_at(const Document& json, const Place& place, const Range& range) {
   const double number = any_number_at(json, place);
   require_within(number, place, range);
@@ -86,9 +81,7 @@ size_t name_at(const Document& json, const Place& place, std::span<const char* c
     if (json == names[i]) return i;
     others.emplace_back(names[i]);
   }
-  const std::string last = others.back();
-  others.pop_back();
-  fail(place, joined(others) + " or " + last);
+  fail(place, alternatives(others));
 }
 
 std::string scalar_at(const Document& json, const Place& place) {
@@ -177,9 +170,7 @@ void Reader::require_all_known() const {
   for (const auto& [key, value] : object_.items()) {
     if (std::ranges::find(known_, key) != known_.end()) continue;
     std::vector<std::string> known;
-    for (const std::string& name : known_) {
-      if (std::ranges::find(known, name) == known.end()) known.push_back(name);
-    }
+    for (const std::string& name : known_) add_new(known, name);
     const std::string near = nearest_word(key, known);
     throw InvalidReport(
         Place{&place_, key, {}}.pointer() + " is not known; " +
@@ -220,7 +211,8 @@ void Reader::read(const Document& json, const Place& place, const Type& type, vo
                   const Check& check) const {
   switch (type.kind) {
     case Type::Kind::truth:
-      as<bool>(value) = truth_at(json, place);
+      if (!json.is_boolean()) fail(place, "true or false");
+      as<bool>(value) = json.get<bool>();
       return;
     case Type::Kind::integer:
       return type.set(value, integer_at(json, place, check.range));

@@ -8,8 +8,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 #include <stdexcept>
 
 #include "base/atomic_file.h"
@@ -19,6 +17,7 @@
 #include "reports/json/json_text.h"
 #include "reports/json/json_writer.h"
 #include "reports/json/report_fields.h"
+#include "reports/json/report_files.h"
 
 namespace nearmetal {
 namespace {
@@ -68,10 +67,9 @@ void require_own(const std::filesystem::path& path, const std::string& text) {
 CacheFile read_cache(const std::filesystem::path& path) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return {};
-  std::stringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  require_own(path, text.str());
-  return json::parsed<CacheFile>(text.str(), not_json);
+  const std::string text = file_text(path);
+  require_own(path, text);
+  return json::parsed<CacheFile>(text, not_json);
 }
 
 // Each build and each driver has a context of its own; those that were saved longest ago go.
@@ -80,14 +78,6 @@ constexpr size_t most_contexts = 16;
 std::vector<KernelChoice> plans_of(const CacheFile& cache, const std::string& context) {
   const auto found = std::ranges::find(cache.contexts, context, &Context::context);
   return found == cache.contexts.end() ? std::vector<KernelChoice>() : found->kernel_choices;
-}
-
-// As the last of them.
-void set_plans(CacheFile& cache, const std::string& context,
-               const std::vector<KernelChoice>& plans) {
-  std::erase_if(cache.contexts, [&](const Context& other) { return other.context == context; });
-  cache.contexts.push_back({context, plans});
-  while (cache.contexts.size() > most_contexts) cache.contexts.erase(cache.contexts.begin());
 }
 
 // Held until this object goes: the kernel frees the lock of a process that dies.
@@ -161,7 +151,9 @@ void save_kernel_choices(const std::filesystem::path& path, const std::string& c
     std::erase_if(known, [&](const KernelChoice& other) { return other.key == plan.key; });
     known.push_back(plan);
   }
-  set_plans(cache, context, known);
+  std::erase_if(cache.contexts, [&](const Context& other) { return other.context == context; });
+  cache.contexts.push_back({context, known});
+  while (cache.contexts.size() > most_contexts) cache.contexts.erase(cache.contexts.begin());
   write_file_atomically(path, written(cache), true);
 }
 

@@ -17,12 +17,6 @@
 namespace nearmetal {
 namespace {
 
-// Where a document stands in a text.
-struct Extent {
-  size_t begin = 0;
-  size_t end = 0;
-};
-
 // Up to where its outermost brace closes, with the end of that line; of one cut off up to the next
 // line that begins with one, or all.
 size_t end_of_document(std::string_view text, size_t begin) {
@@ -52,12 +46,13 @@ size_t start_of_document(std::string_view text, size_t from) {
   return line == text.npos ? line : line + 1;
 }
 
-std::vector<Extent> reports_within(std::string_view text) {
-  std::vector<Extent> reports;
+// Begin and end of each.
+std::vector<std::pair<size_t, size_t>> reports_within(std::string_view text) {
+  std::vector<std::pair<size_t, size_t>> reports;
   if (text.find('\0') != text.npos) return reports;  // no text: refused as a whole
   for (size_t begin = start_of_document(text, 0); begin < text.size();) {
     const size_t end = end_of_document(text, begin);
-    if (claims_to_be_report(text.substr(begin, end - begin))) reports.push_back({begin, end});
+    if (claims_to_be_report(text.substr(begin, end - begin))) reports.emplace_back(begin, end);
     begin = start_of_document(text, end);
   }
   return reports;
@@ -113,9 +108,9 @@ bool claims_to_be_report(std::string_view text) {
 
 std::vector<ReportText> report_texts(const std::filesystem::path& path) {
   std::string text = input_text(path);
-  const std::vector<Extent> extents = reports_within(text);
+  const auto extents = reports_within(text);
   if (extents.size() <= 1) {
-    if (!extents.empty()) text.erase(extents[0].end).erase(0, extents[0].begin);
+    if (!extents.empty()) text.erase(extents[0].second).erase(0, extents[0].first);
     return {{path.string(), std::move(text)}};
   }
   std::vector<ReportText> reports;

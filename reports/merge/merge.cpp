@@ -196,11 +196,6 @@ std::vector<RankStage> timed_stages(const Run& run, int64_t count) {
   return stages;
 }
 
-StageTimes mean_times(const PipelineSeconds& seconds, int64_t micro_batches) {
-  const auto count = static_cast<double>(micro_batches);
-  return {seconds.forward / count, seconds.backward / count};
-}
-
 // Each task of a stage in its share of the marked step, scaled so that the passes together take
 // their means; empty where no step was marked, or a pass of it has no length to share.
 std::vector<double> task_seconds(const RankStage& stage) {
@@ -240,6 +235,27 @@ Maybe<double> bubble_with_transfers(const RunConfig& config, std::span<const Ran
     times[i].transfer_seconds = std::min(*here, *behind);
   }
   return simulated_bubble(config, times);
+}
+
+// Fills what the stages of a run are together, where it is known of each.
+void merge_pipeline(const RunConfig& config, Run& run) {
+  if (!run.pipeline) return;
+  const std::vector<RankStage> stages = timed_stages(run, config.pipeline);
+  if (stages.empty()) return;
+  const auto count = static_cast<double>(config.micro_batches);
+  double busy = 0, span = 0;
+  std::vector<StageTimes> means;
+  for (const RankStage& stage : stages) {
+    busy += stage.seconds->busy();
+    span += stage.seconds->span;
+    means.push_back({stage.seconds->forward / count, stage.seconds->backward / count});
+  }
+  PipelineBubble& bubble = run.pipeline->bubble;
+  if (span > 0) bubble.measured = std::clamp(1 - busy / span, 0.0, 1.0);
+  bubble.simulated = simulated_bubble(config, means);
+  bubble.simulated_with_transfers = bubble_with_transfers(config, stages);
+  bubble.ideal =
+      ideal_bubble(static_cast<int>(stages.size()), static_cast<int>(config.micro_batches));
 }
 
 TimeSpan common_windows(const std::vector<Report>& jobs) {
@@ -334,10 +350,10 @@ bool all_complete(const std::vector<Report>& jobs, Run& run) {
   return false;
 }
 
-template <class MergeThroughput>
-std::pair<Run, std::vector<Environment>> merged(std::vector<Report> jobs, bool unlike,
-                                                const MergeThroughput& merge_throughput) {
-  std::pair found(jobs.at(0).arms.at(0).runs.at(0), jobs[0].environments);
+std::pair<Run, std::vector<Environment>> merged(
+    std::vector<Report> jobs, bool unlike,
+    void (*merge_throughput)(const std::vector<Report>& jobs, Run& run)) {
+  std::pair found(run_of(jobs.at(0)), jobs[0].environments);
   if (jobs.size() == 1) return found;
   auto& [run, environments] = found;
   run.communication.reset();  // each job has its own
@@ -410,25 +426,6 @@ Report merge_ranks(std::vector<Report> reports) {
   merge_status(reports, run);
   merged.status = run.status;
   return merged;
-}
-
-void merge_pipeline(const RunConfig& config, Run& run) {
-  if (!run.pipeline) return;
-  const std::vector<RankStage> stages = timed_stages(run, config.pipeline);
-  if (stages.empty()) return;
-  double busy = 0, span = 0;
-  std::vector<StageTimes> means;
-  for (const RankStage& stage : stages) {
-    busy += stage.seconds->busy();
-    span += stage.seconds->span;
-    means.push_back(mean_times(*stage.seconds, config.micro_batches));
-  }
-  PipelineBubble& bubble = run.pipeline->bubble;
-  if (span > 0) bubble.measured = std::clamp(1 - busy / span, 0.0, 1.0);
-  bubble.simulated = simulated_bubble(config, means);
-  bubble.simulated_with_transfers = bubble_with_transfers(config, stages);
-  bubble.ideal =
-      ideal_bubble(static_cast<int>(stages.size()), static_cast<int>(config.micro_batches));
 }
 
 std::pair<Run, std::vector<Environment>> merge_jobs(std::vector<Report> jobs, bool unlike) {

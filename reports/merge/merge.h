@@ -30,9 +30,6 @@ std::pair<Run, std::vector<Environment>> merge_jobs(std::vector<Report> jobs, bo
 std::pair<Run, std::vector<Environment>> merge_serial_jobs(std::vector<Report> jobs,
                                                            bool unlike = false);
 
-/// Fills what the stages of a run are together, where it is known of each.
-void merge_pipeline(const RunConfig& config, Run& run);
-
 /// Appends what `all` does not have of `found` and makes `ranks`, which index `found`, index `all`.
 /// An environment is that of a host; GPUs are known by their UUID, and one without is another.
 void merge_environments(const std::vector<Environment>& found, std::vector<Rank>& ranks,

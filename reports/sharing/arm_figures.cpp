@@ -58,11 +58,6 @@ Interval slowest_and_fastest(const Run& run) {
   return {slowest->throughput, fastest->throughput};
 }
 
-Maybe<double> worst_of_best_in(const Run& run) {
-  const auto [slowest, fastest] = slowest_and_fastest(run);
-  return slowest / fastest;
-}
-
 // The GPUs as far as the report shows: MIG devices of one GPU have its address on the PCI bus.
 size_t gpus_of(const RunSet& set, const Run& run) {
   std::set<std::pair<std::string, std::string>> gpus;
@@ -159,7 +154,12 @@ Maybe<Interval> job_speeds_of(const RunArm& arm) {
   return Interval{geometric_mean(slowest), geometric_mean(fastest)};
 }
 
-Maybe<double> worst_of_best(const RunArm& arm) { return of_jobs(arm, worst_of_best_in); }
+Maybe<double> worst_of_best(const RunArm& arm) {
+  return of_jobs(arm, [](const Run& run) {
+    const auto [slowest, fastest] = slowest_and_fastest(run);
+    return slowest / fastest;
+  });
+}
 
 // With MIG and vGPUs each rank tells of its own device; else each tells of all.
 Maybe<double> memory_of(const RunArm& arm) {

@@ -64,13 +64,13 @@ class References {
 
   // Whether they did the same work on the same hardware, each job with as many ranks.
   bool same_context(const RunArm& a, const RunArm& b) const {
-    return context_of(a) == context_of(b);
+    return context_of(a, *a.share) == context_of(b, *b.share);
   }
 
   // The first arm that did the same work, undisturbed, and whose jobs share so; null: there is
   // none.
   const RunArm* find(const RunArm& arm, const Wanted& wanted) const {
-    return find_in(context_of(arm), wanted);
+    return find_in(context_of(arm, *arm.share), wanted);
   }
 
   // For each job of an arm the one that did its work alone on the whole GPU; null: there is none.
@@ -95,7 +95,7 @@ class References {
   const RunArm* find_in(const std::string& context, const Wanted& wanted) const {
     for (const RunArm* other : arms_) {
       if (!other->share->neighbours.empty() || is_on_a_part(*other)) continue;
-      if (wanted(*other->share) && context_of(*other) == context) return other;
+      if (wanted(*other->share) && context_of(*other, *other->share) == context) return other;
     }
     return nullptr;
   }
@@ -161,8 +161,6 @@ class References {
       return gpu != nullptr && (gpu->mig_profile || gpu_board(gpu->name) != gpu->name);
     });
   }
-
-  std::string context_of(const RunArm& arm) const { return context_of(arm, *arm.share); }
 
   const RunSet& set_;
   bool any_batch_;
@@ -246,20 +244,10 @@ SpeedRatio ratio_of(const JobProgress& progress, const JobProgress& base) {
   return {value, interval_around(value, samples)};
 }
 
-// Mean over the runs, by Jain.
-double fairness_of(const JobProgress& progress) {
+// Mean over the runs of a function of their jobs' progress.
+double mean_of_runs(const JobProgress& progress, double (*of_jobs)(std::span<const double> jobs)) {
   std::vector<double> of_runs;
-  for (const std::vector<double>& jobs : progress.of_runs) of_runs.push_back(jain_fairness(jobs));
-  return mean(of_runs);
-}
-
-// Mean over the runs.
-double worst_of_best(const JobProgress& progress) {
-  std::vector<double> of_runs;
-  for (const std::vector<double>& jobs : progress.of_runs) {
-    const auto [least, most] = std::ranges::minmax(jobs);
-    of_runs.push_back(least / most);
-  }
+  for (const std::vector<double>& jobs : progress.of_runs) of_runs.push_back(of_jobs(jobs));
   return mean(of_runs);
 }
 
@@ -325,93 +313,83 @@ JobPoint job_point(const RunArm& job, const RunArm* alone) {
   return point;
 }
 
-class Fractions {
- public:
-  Fractions(const RunSet& set, bool any_batch) : set_(set), references_(set, any_batch) {}
-
-  std::vector<FractionPoint> points() const {
-    std::vector<FractionPoint> points;
-    for (const RunArm* arm : references_.arms()) points.push_back(point_of(*arm));
-    return points;
+void add_throughput(const RunSet& set, const RunArm& arm, bool unlike, FractionPoint& point) {
+  if (unlike) {
+    point.throughput = point.samples_per_joule = Unknown{unlike_work};
+    point.throughput_interval = Unknown{unlike_work};
+    return;
   }
+  const std::vector<double> values = throughputs(arm);
+  point.throughput = geometric_mean(values);
+  point.throughput_interval = interval_around(*point.throughput, {{1, values}});
+  point.samples_per_joule = samples_per_joule(set, arm, *point.throughput);
+}
 
- private:
-  FractionPoint point_of(const RunArm& arm) const {
-    FractionPoint point;
-    point.arm = arm.name;
-    point.mode = arm.share->mode;
-    point.jobs = arm.share->jobs;
-    point.runs = std::ssize(timed_runs(arm));
-    point.fairness = fairness_of(arm);
-    point.worst_of_best = worst_of_best(arm);
-    point.memory_bytes = memory_of(arm);
-    point.power_watts = power_of(set_, arm);
-    point.job_speeds = job_speeds_of(arm);
-    point.given = share_limits_text(set_, *arm.share, *timed_runs(arm).front());
-    const std::vector<const RunArm*> unlike = references_.unlike_jobs_of(arm);
-    const std::vector<const RunArm*> alone = references_.alone(arm);
-    add_throughput(arm, !unlike.empty(), point);
-    compare(arm, unlike, alone, point);
-    for (size_t job = 0; job < unlike.size(); ++job) {
-      point.unlike_jobs.push_back(job_point(*unlike[job], alone.at(job)));
-    }
-    return point;
+Maybe<JobProgress> progress_in(const References& references, const RunArm& arm) {
+  const std::vector<const RunArm*> alone = references.alone(arm);
+  const std::string missing = missing_alone(references.unlike_jobs_of(arm), alone);
+  if (!missing.empty()) return Unknown{missing};
+  return progress_of(arm, alone);
+}
+
+// With as many jobs, which did the same.
+Maybe<SpeedRatio> against(const References& references, const RunArm& arm, SharingMode mode,
+                          bool unlike) {
+  if (!arm.share->neighbours.empty()) return Unknown{"its neighbours train nothing"};
+  const RunArm* other = references.find(arm, [&](const ArmShare& share) {
+    return share.mode == mode && share.jobs == arm.share->jobs;
+  });
+  if (other == nullptr) return Unknown{"no arm of as many jobs is so"};
+  if (other == &arm) return Unknown{"it is the reference"};
+  if (!unlike) return speed_ratio(arm, *other);
+  const Maybe<JobProgress> progress = progress_in(references, arm),
+                           base = progress_in(references, *other);
+  if (!progress || !base) return Unknown{progress ? base.reason : progress.reason};
+  return ratio_of(*progress, *base);
+}
+
+void compare(const References& references, const RunArm& arm,
+             const std::vector<const RunArm*>& unlike, const std::vector<const RunArm*>& alone,
+             FractionPoint& point) {
+  point.of_serial = against(references, arm, SharingMode::serial, !unlike.empty());
+  point.of_timeslice = against(references, arm, SharingMode::timeslice, !unlike.empty());
+  point.slowdown = slowdown(arm, alone);
+  point.interference = slowdown(arm, references.alone_on_shares(arm));
+  point.p99_inflation =
+      unlike.empty() ? p99_inflation({&arm}, {alone.front()}) : p99_inflation(unlike, alone);
+  const Maybe<JobProgress> progress = progress_in(references, arm);
+  point.weighted_speedup = Unknown{progress.reason};
+  if (progress) point.weighted_speedup = weighted_speedup(*progress);
+  if (unlike.empty()) return;
+  point.fairness = point.worst_of_best = Unknown{progress.reason};  // rates do not compare
+  if (!progress) return;
+  point.fairness = mean_of_runs(*progress, jain_fairness);
+  point.worst_of_best = mean_of_runs(*progress, [](std::span<const double> jobs) {
+    return std::ranges::min(jobs) / std::ranges::max(jobs);
+  });
+}
+
+FractionPoint point_of(const RunSet& set, const References& references, const RunArm& arm) {
+  FractionPoint point;
+  point.arm = arm.name;
+  point.mode = arm.share->mode;
+  point.jobs = arm.share->jobs;
+  point.runs = std::ssize(timed_runs(arm));
+  point.fairness = fairness_of(arm);
+  point.worst_of_best = worst_of_best(arm);
+  point.memory_bytes = memory_of(arm);
+  point.power_watts = power_of(set, arm);
+  point.job_speeds = job_speeds_of(arm);
+  point.given = share_limits_text(set, *arm.share, *timed_runs(arm).front());
+  const std::vector<const RunArm*> unlike = references.unlike_jobs_of(arm);
+  const std::vector<const RunArm*> alone = references.alone(arm);
+  add_throughput(set, arm, !unlike.empty(), point);
+  compare(references, arm, unlike, alone, point);
+  for (size_t job = 0; job < unlike.size(); ++job) {
+    point.unlike_jobs.push_back(job_point(*unlike[job], alone.at(job)));
   }
-
-  void add_throughput(const RunArm& arm, bool unlike, FractionPoint& point) const {
-    if (unlike) {
-      point.throughput = point.samples_per_joule = Unknown{unlike_work};
-      point.throughput_interval = Unknown{unlike_work};
-      return;
-    }
-    const std::vector<double> values = throughputs(arm);
-    point.throughput = geometric_mean(values);
-    point.throughput_interval = interval_around(*point.throughput, {{1, values}});
-    point.samples_per_joule = samples_per_joule(set_, arm, *point.throughput);
-  }
-
-  Maybe<JobProgress> progress_in(const RunArm& arm) const {
-    const std::vector<const RunArm*> alone = references_.alone(arm);
-    const std::string missing = missing_alone(references_.unlike_jobs_of(arm), alone);
-    if (!missing.empty()) return Unknown{missing};
-    return progress_of(arm, alone);
-  }
-
-  // With as many jobs, which did the same.
-  Maybe<SpeedRatio> against(const RunArm& arm, SharingMode mode, bool unlike) const {
-    if (!arm.share->neighbours.empty()) return Unknown{"its neighbours train nothing"};
-    const RunArm* other = references_.find(arm, [&](const ArmShare& share) {
-      return share.mode == mode && share.jobs == arm.share->jobs;
-    });
-    if (other == nullptr) return Unknown{"no arm of as many jobs is so"};
-    if (other == &arm) return Unknown{"it is the reference"};
-    if (!unlike) return speed_ratio(arm, *other);
-    const Maybe<JobProgress> progress = progress_in(arm), base = progress_in(*other);
-    if (!progress || !base) return Unknown{progress ? base.reason : progress.reason};
-    return ratio_of(*progress, *base);
-  }
-
-  void compare(const RunArm& arm, const std::vector<const RunArm*>& unlike,
-               const std::vector<const RunArm*>& alone, FractionPoint& point) const {
-    point.of_serial = against(arm, SharingMode::serial, !unlike.empty());
-    point.of_timeslice = against(arm, SharingMode::timeslice, !unlike.empty());
-    point.slowdown = slowdown(arm, alone);
-    point.interference = slowdown(arm, references_.alone_on_shares(arm));
-    point.p99_inflation =
-        unlike.empty() ? p99_inflation({&arm}, {alone.front()}) : p99_inflation(unlike, alone);
-    const Maybe<JobProgress> progress = progress_in(arm);
-    point.weighted_speedup = Unknown{progress.reason};
-    if (progress) point.weighted_speedup = weighted_speedup(*progress);
-    if (unlike.empty()) return;
-    point.fairness = point.worst_of_best = Unknown{progress.reason};  // rates do not compare
-    if (!progress) return;
-    point.fairness = fairness_of(*progress);
-    point.worst_of_best = worst_of_best(*progress);
-  }
-
-  const RunSet& set_;
-  References references_;
-};
+  return point;
+}
 
 }  // namespace
 
@@ -436,7 +414,10 @@ bool has_unlike_jobs(const std::vector<FractionPoint>& points) {
 }
 
 std::vector<FractionPoint> fractions_of(const RunSet& set, bool any_batch) {
-  return Fractions(set, any_batch).points();
+  const References references(set, any_batch);
+  std::vector<FractionPoint> points;
+  for (const RunArm* arm : references.arms()) points.push_back(point_of(set, references, *arm));
+  return points;
 }
 
 RunSet with_best_batches(const RunSet& set) {

@@ -80,8 +80,7 @@ Ranks ranks_of(std::vector<RankedValue> values) {
 // Ways to choose `chosen` of the ranks, by the sum of what was chosen: counted rank by rank, in
 // doubles as there are up to 1e17.
 std::vector<double> ways_by_sum(const std::vector<int64_t>& ranks, size_t chosen) {
-  int64_t total = 0;
-  for (const int64_t rank : ranks) total += rank;
+  const int64_t total = std::accumulate(ranks.begin(), ranks.end(), int64_t{0});
   std::vector<std::vector<double>> ways(chosen + 1, std::vector<double>(total + 1));
   ways[0][0] = 1;
   for (const int64_t rank : ranks) {
@@ -90,13 +89,6 @@ std::vector<double> ways_by_sum(const std::vector<int64_t>& ranks, size_t chosen
     }
   }
   return ways[chosen];
-}
-
-Ranks ranks_of(std::span<const double> first, std::span<const double> second) {
-  std::vector<RankedValue> values;
-  for (const double value : first) values.push_back({value, true});
-  for (const double value : second) values.push_back({value, false});
-  return ranks_of(std::move(values));
 }
 
 // Ways to choose any of the ranks, by the sum of what was chosen.
@@ -138,13 +130,8 @@ double approximate_p(const Ranks& ranks, double m, double n) {
 
 constexpr int64_t most_added_runs = 1000;
 
-struct Error {
-  double standard_error = 0;
-  double degrees_of_freedom = 0;
-};
-
-// Welch's, of the sum of the groups' means.
-Error error_of(std::span<const RunGroup> groups, int64_t added = 0) {
+// Welch's error of the sum of the groups' means; its value does not matter.
+LogEstimate error_of(std::span<const RunGroup> groups, int64_t added = 0) {
   double variance = 0;
   double uncertainty = 0;
   for (const RunGroup& group : groups) {
@@ -156,28 +143,28 @@ Error error_of(std::span<const RunGroup> groups, int64_t added = 0) {
     variance += part;
     uncertainty += part * part / (runs - 1);
   }
-  return {std::sqrt(variance), variance * variance / uncertainty};
+  return {0, std::sqrt(variance), variance * variance / uncertainty};
 }
 
-double critical_t(const Error& error, const DecisionRule& rule) {
+double critical_t(const LogEstimate& error, const DecisionRule& rule) {
   return quantile(complement(StudentsT(error.degrees_of_freedom), rule.alpha));
 }
 
 // Chance that Student's t of an estimate that truly lies this many standard errors from the bound
 // falls below `t`. Far out the answer is certain, and the series of Boost would not converge.
-double chance_below(double t, const Error& error, double distance) {
+double chance_below(double t, const LogEstimate& error, double distance) {
   constexpr double certain_from = 35;
   if (distance - t > certain_from) return 0;
   if (t - distance > certain_from) return 1;
   return cdf(NonCentralT(error.degrees_of_freedom, distance), t);
 }
 
-double regression_power(const Error& error, double truth, const DecisionRule& rule) {
+double regression_power(const LogEstimate& error, double truth, const DecisionRule& rule) {
   const double distance = (truth - log_margin(rule)) / error.standard_error;
   return chance_below(-critical_t(error, rule), error, distance);
 }
 
-double equivalence_power(const Error& error, double truth, const DecisionRule& rule) {
+double equivalence_power(const LogEstimate& error, double truth, const DecisionRule& rule) {
   const double margin = -log_margin(rule);
   const double t = critical_t(error, rule);
   const double below_upper = chance_below(-t, error, (truth - margin) / error.standard_error);
@@ -185,7 +172,7 @@ double equivalence_power(const Error& error, double truth, const DecisionRule& r
   return std::max(0.0, below_upper - not_above_lower);
 }
 
-double deciding_power(const Error& error, double truth, const DecisionRule& rule) {
+double deciding_power(const LogEstimate& error, double truth, const DecisionRule& rule) {
   const bool within = std::abs(truth) < -log_margin(rule);
   return within ? equivalence_power(error, truth, rule)
                 : regression_power(error, -std::abs(truth), rule);
@@ -288,7 +275,10 @@ std::vector<bool> outliers(std::span<const double> values) {
 
 double mann_whitney_p(std::span<const double> first, std::span<const double> second) {
   if (first.empty() || second.empty()) throw std::invalid_argument("a rank test of no values");
-  const Ranks ranks = ranks_of(first, second);
+  std::vector<RankedValue> values;
+  for (const double value : first) values.push_back({value, true});
+  for (const double value : second) values.push_back({value, false});
+  const Ranks ranks = ranks_of(std::move(values));
   if (first.size() + second.size() <= most_for_exact) {
     return exact_p(ways_by_sum(ranks.doubled, first.size()), ranks.doubled_sum_of_first);
   }
@@ -325,7 +315,7 @@ double power_of_equivalence(std::span<const RunGroup> groups, double truth,
 }
 
 double detectable_drop(std::span<const RunGroup> groups, const DecisionRule& rule, double power) {
-  const Error error = error_of(groups);
+  const LogEstimate error = error_of(groups);
   const auto missing = [&](double steps) {  // beyond the margin, in standard errors
     return regression_power(error, log_margin(rule) - steps * error.standard_error, rule) - power;
   };

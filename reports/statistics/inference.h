@@ -90,8 +90,6 @@ std::vector<bool> outliers(std::span<const double> values);
 struct DecisionRule {
   double margin = 0.02;  // a new value of (1 - margin) x the base's is just not a regression
   double alpha = 0.05;
-
-  bool operator==(const DecisionRule&) const = default;
 };
 
 /// The margin on the logarithm: ln(1 - margin), negative. The upper margin is its opposite.

@@ -14,21 +14,16 @@ struct Component {
   double degrees_of_freedom = 0;
 };
 
-double runs_of(const Sessions& sessions) {
-  double runs = 0;
-  for (const auto& session : sessions) runs += static_cast<double>(session.size());
-  return runs;
-}
-
 double count(const Sessions& sessions) { return static_cast<double>(sessions.size()); }
 
 // The variance of single runs around the mean of their session.
 Component within_sessions(const Sessions& sessions) {
-  double squares = 0;
+  double squares = 0, degrees = 0;
   for (const auto& session : sessions) {
-    if (session.size() > 1) squares += variance(session) * static_cast<double>(session.size() - 1);
+    const auto freedom = static_cast<double>(session.size() - 1);
+    if (freedom > 0) squares += variance(session) * freedom;
+    degrees += freedom;
   }
-  const double degrees = runs_of(sessions) - count(sessions);
   return {degrees > 0 ? squares / degrees : 0, degrees};
 }
 

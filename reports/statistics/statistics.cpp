@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <stdexcept>
 #include <vector>
 
@@ -53,9 +54,7 @@ double least_squares_change(std::span<const double> samples, double centre) {
 
 double mean(std::span<const double> samples) {
   require_samples(samples);
-  double sum = 0;
-  for (const double sample : samples) sum += sample;
-  return sum / static_cast<double>(samples.size());
+  return std::accumulate(samples.begin(), samples.end(), 0.0) / static_cast<double>(samples.size());
 }
 
 double geometric_mean(std::span<const double> samples) {

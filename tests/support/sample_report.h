@@ -2,6 +2,7 @@
 #pragma once
 
 #include "bench/cli/process.h"
+#include "reports/document/settings.h"
 #include "reports/document/types.h"
 #include "reports/json/json.h"
 
@@ -142,7 +143,7 @@ inline Report sample_report() {
   config.learning_rate = 0.1;
   config.loss_scale = LossScale{1024, false};
   config.plan_cache = "off";
-  for (const std::string& name : config_names()) report.invocation.origins[name] = Origin::standard;
+  report.invocation.origins = origins_of({});
   report.invocation.origins["warmup"] = Origin::flag;
   report.invocation.config_sha256 = config_sha256(config);
   Environment environment;

@@ -126,7 +126,7 @@ TEST(CommandLineTest, EachOptionSetsItsSettingAndSaysWhoDid) {
       {"quiet", "--quiet"},
       {"no_progress", "--no-progress"},
   };
-  EXPECT_EQ(flags.size(), config_names().size()) << "an option is missing in this test";
+  EXPECT_EQ(flags.size(), settings_of_run().size()) << "an option is missing in this test";
   for (const auto& flag : flags) {
     const RunRequest request = parse_run_flags({flag.begin() + 1, flag.end()});
     EXPECT_THAT(request.given, ElementsAre(flag[0]));

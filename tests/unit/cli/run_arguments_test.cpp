@@ -17,7 +17,8 @@ using testing::HasSubstr;
 using testing::Not;
 
 RunRequest asked_again(const RunConfig& config) {
-  const std::vector<std::string> arguments = run_arguments(config);  // the first is "run"
+  const std::vector<std::string> arguments =
+      run_arguments(repeated_workload(config));  // the first is "run"
   return parse_run_flags({arguments.begin() + 1, arguments.end()});
 }
 
@@ -86,7 +87,7 @@ TEST(RunArguments, LeaveOutFilesOfTheOtherMachine) {
   config.plan_cache = "/root/evil.json";
   config.plans = "elsewhere.json";
   config.force = true;
-  for (const std::string& argument : run_arguments(config)) {
+  for (const std::string& argument : run_arguments(repeated_workload(config))) {
     EXPECT_THAT(argument, Not(HasSubstr("/")));
     EXPECT_THAT(argument, Not(HasSubstr("force")));
   }
@@ -97,12 +98,12 @@ TEST(RunArguments, HostileTextStaysAValueAndIsRefused) {
   for (const char* text : {"--force", "; rm -rf /", "$(reboot)", "resnet50 --output x", ""}) {
     RunConfig config = settled({}, Device::cpu);
     config.model = text;
-    EXPECT_THAT(run_arguments(config), Contains("--model=" + std::string(text)));
+    EXPECT_THAT(run_arguments(repeated_workload(config)), Contains("--model=" + std::string(text)));
     EXPECT_THROW(asked_again(config), std::invalid_argument) << text;
   }
   RunConfig config = settled({}, Device::cuda);
   config.loss_scale = LossScale{7, true};
-  EXPECT_THROW(run_arguments(config), std::invalid_argument);
+  EXPECT_THROW(run_arguments(repeated_workload(config)), std::invalid_argument);
 }
 
 }  // namespace

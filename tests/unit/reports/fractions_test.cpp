@@ -205,8 +205,7 @@ TEST(Fractions, AnArmWithNeighboursIsComparedWithUndisturbedArms) {
   EXPECT_EQ(points[0].samples_per_joule.reason, "its neighbours take power, too");
   EXPECT_EQ(points[1].of_timeslice.reason, "no arm of as many jobs is so");
   const Report read = report_from_json(to_json(report));
-  EXPECT_EQ(read.arms[0].share, beside.share);
-  EXPECT_EQ(read.arms[0].runs[0].neighbours, beside.runs[0].neighbours);
+  EXPECT_EQ(to_json(read), to_json(report));
   RunSet set;
   add_runs(set, report, "made up");
   const std::vector<TitledTable> tables = fraction_tables(set);
@@ -248,9 +247,7 @@ TEST(Fractions, AreInTheReportAndNoScaling) {
   const std::string text = std::regex_replace(to_json(report), added, "");
   EXPECT_THAT(text, Not(HasSubstr("\"first_step\": null"))) << "as version 1.5 wrote it";
   const Report read = report_from_json(text);
-  EXPECT_EQ(read.arms[3].runs[0].jobs, report.arms[3].runs[0].jobs);
-  EXPECT_EQ(read.arms[3].share, report.arms[3].share);
-  EXPECT_EQ(read.arms[0].unsupported, "for the test");
+  EXPECT_EQ(to_json(read), to_json(report));
   RunSet set;
   add_runs(set, report, "made up");
   EXPECT_TRUE(scaling_of(set).empty()) << "more jobs on one GPU are not more GPUs";

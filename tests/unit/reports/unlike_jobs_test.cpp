@@ -203,7 +203,7 @@ TEST(UnlikeJobs, StayInTheReport) {
   const Report report = two_models();
   const Report read = report_from_json(to_json(report));
   EXPECT_EQ(read.arms[3].workloads, report.arms[3].workloads);
-  EXPECT_EQ(read.arms[3].runs[0].jobs, report.arms[3].runs[0].jobs);
+  EXPECT_EQ(to_json(read), to_json(report));
 }
 
 TEST(UnlikeJobs, ThatContradictTheirRunsAreRefused) {
@@ -229,7 +229,7 @@ TEST(UnlikeJobs, JobsMayCountInOtherUnitsThanTheRun) {
   report.arms[3].runs[0].jobs[1].sample = SampleUnit::sequence;
   const std::string text = to_json(report);
   EXPECT_THAT(text, HasSubstr("\"throughput_sequences_per_second\": 4000.0"));
-  EXPECT_EQ(report_from_json(text).arms[3].runs[0].jobs, report.arms[3].runs[0].jobs);
+  EXPECT_EQ(to_json(report_from_json(text)), text);
 }
 
 TEST(UnlikeJobs, AreInTablesAndChartsOfAReport) {
