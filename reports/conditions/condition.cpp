@@ -136,7 +136,7 @@ std::optional<Finding> found_between(const Condition& condition, const Explained
                     {*seen});
 }
 
-std::string plain_number(double number) { return significant(number, 3); }
+std::string three_digits(double number) { return significant(number, 3); }
 
 Between less(const std::string& what, const Number& number, std::string (*text)(double),
              std::optional<double> small) {

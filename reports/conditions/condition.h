@@ -114,11 +114,11 @@ Number of_gpus(Maybe<T> Gpu::*fact) {
 }
 
 /// "1.50", of all digits that matter.
-std::string plain_number(double number);
+std::string three_digits(double number);
 
 /// Both sides know the fact, the new one's least is less than the base's, and below `small`.
 Between less(const std::string& what, const Number& number,
-             std::string (*text)(double) = plain_number, std::optional<double> small = {});
+             std::string (*text)(double) = three_digits, std::optional<double> small = {});
 /// Both know the fact, and have other values.
 Between other(const std::string& what, Seen (*fact)(const Environment&));
 /// `what`, where a rank, or a machine, of the new side is so, and none of the base.

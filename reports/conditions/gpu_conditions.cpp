@@ -10,7 +10,7 @@ namespace {
 
 constexpr double pinned_is_faster_by = 1.3;  // than pageable memory, at least
 
-std::string megahertz(double hertz) { return plain_number(1e-6 * hertz); }
+std::string megahertz(double hertz) { return three_digits(1e-6 * hertz); }
 
 Seen lowered_clocks_of(const ExplainedSide& side) {
   Seen found;

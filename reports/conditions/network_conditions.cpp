@@ -229,7 +229,7 @@ std::optional<double> fastest_network(const Environment& machine) {
   return fastest;
 }
 
-std::string network_rate(double bits_per_second) { return plain_number(1e-9 * bits_per_second); }
+std::string network_rate(double bits_per_second) { return three_digits(1e-9 * bits_per_second); }
 
 bool is_v2(const RdmaGid& gid) { return gid.type.value == "RoCE v2"; }
 bool has_roce_v2(const RdmaPort& port) { return std::ranges::any_of(port.gids, is_v2); }
