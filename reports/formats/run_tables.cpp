@@ -10,6 +10,7 @@
 #include "reports/compare/grid_curves.h"
 #include "reports/compare/scaling.h"
 #include "reports/compare/work_text.h"
+#include "reports/document/warning_text.h"
 #include "reports/document/metric.h"
 #include "reports/sharing/fractions.h"
 
