@@ -102,9 +102,9 @@ struct NotAsExpected : std::invalid_argument {
 struct JobFailure : std::runtime_error {
   JobFailure(const std::string& what, ExitCode exit, bool already_reported,
              std::optional<FailureCode> failure = {})
-      : std::runtime_error(what), exit_code(exit), told(already_reported), code(failure) {}
+      : std::runtime_error(what), exit_code(exit), reported(already_reported), code(failure) {}
   ExitCode exit_code;
-  bool told;  // to the user, by another rank or already: one line is printed, not one per rank
+  bool reported;  // to the user, by another rank or already: one line is printed, not one per rank
   std::optional<FailureCode> code;
 };
 

@@ -48,7 +48,7 @@ class StagedOperations {
   /// Copies at least the others' parts of the sums from there.
   virtual void fetch_sums(int bucket) = 0;
   /// Every other rank will find that this one has come so far with the buckets from `first` on.
-  virtual void tell(Stage stage, int first) = 0;
+  virtual void signal(Stage stage, int first) = 0;
   /// Waits until every other rank has, and takes that back, for the next sum.
   virtual void await(Stage stage, int first) = 0;
 };

@@ -77,7 +77,7 @@ void take_cpus(const fs::path& group, GroupLimits& limits) {
     quota = number_in(group / "cpu.cfs_quota_us");
     period = number_in(group / "cpu.cfs_period_us").value_or(0);
   }
-  limits.tells_cpus = limits.tells_cpus || quota;
+  limits.knows_cpus = limits.knows_cpus || quota;
   if (quota && *quota > 0 && period > 0) take_least(limits.cpus, *quota / period);
 }
 
@@ -89,7 +89,7 @@ void take_memory(const fs::path& group, GroupLimits& limits) {
        {Names{"memory.max", "memory.current", "inactive_file"},
         Names{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"}}) {
     if (!fs::exists(group / names.limit)) continue;
-    limits.tells_memory = true;
+    limits.knows_memory = true;
     const auto limit = number_in(group / names.limit);
     if (!limit || *limit >= static_cast<double>(no_limit_of_version_1)) continue;
     const auto bytes = static_cast<int64_t>(*limit);

@@ -10,7 +10,7 @@ namespace nearmetal {
 
 /// What a group, or one of those above it as far as they are seen, allows.
 struct GroupLimits {
-  bool tells_cpus = false, tells_memory = false;  // else no group could be read
+  bool knows_cpus = false, knows_memory = false;  // else no group could be read
   std::optional<double> cpus;                     // none, where it tells: no limit is set
   std::optional<int64_t> memory_bytes;
   std::optional<int64_t> memory_left_bytes;  // with the file pages that the kernel would take back

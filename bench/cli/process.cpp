@@ -185,7 +185,7 @@ std::span<const ExitMeaning> exit_meanings() {
 
 bool should_report(const std::exception& error) {
   const auto* job = dynamic_cast<const JobFailure*>(&error);
-  return job == nullptr || !job->told;
+  return job == nullptr || !job->reported;
 }
 
 ExitCode exit_code_of_signal(int signal) { return static_cast<ExitCode>(128 + signal); }

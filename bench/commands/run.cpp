@@ -104,7 +104,7 @@ class RankJob {
     if (!reporter_ || !should_report(error)) return;
     Event event = failure_event(error);
     event.failure->text = failure_text(world_, error);
-    reporter_->tell(event);
+    reporter_->report(event);
   }
 
   ExitCode run() {
@@ -212,7 +212,7 @@ class RankJob {
         Event event;
         event.kind = EventKind::result;
         event.report = report;
-        reporter_->tell(event);
+        reporter_->report(event);
       } else {
         publish(report, last ? last->finish() : destination_, context_.asked_by, terminal_);
       }

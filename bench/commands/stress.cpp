@@ -119,19 +119,19 @@ void load_until_ended(Load& load, const std::string& name, ProgressReporter& rep
   event.kind = EventKind::ready;
   bool has_measured = false;
   load.run_slice(false);
-  reporter.tell(event);
+  reporter.report(event);
   while (!control.must_stop() && !control.may_end()) {
     load.run_slice(control.may_open_window());
     progress.steps_done.fetch_add(1);
     if (has_measured || load.seconds() < least_measured_seconds) continue;
     event.kind = EventKind::measured;
-    reporter.tell(event);
+    reporter.report(event);
     has_measured = true;
   }
   following.reset();
   event.kind = EventKind::result;
   event.neighbour = load.rate(name);
-  reporter.tell(event);
+  reporter.report(event);
 }
 
 struct StressResult {
@@ -197,7 +197,7 @@ ExitCode run_stress(const StressForm& form, const Context& context) {
   try {
     return stress(form, context, reporter ? &*reporter : nullptr);
   } catch (const std::exception& error) {
-    if (reporter) reporter->tell(failure_event(error));
+    if (reporter) reporter->report(failure_event(error));
     throw;
   }
 }

@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int not_started = 127;  // as shells say it
 constexpr size_t longest_text = 64 << 20;
-constexpr std::chrono::milliseconds between_looks{1};
+constexpr std::chrono::milliseconds poll_interval{1};
 
 std::vector<char*> pointers_to(const std::vector<std::string>& words) {
   std::vector<char*> pointers;
@@ -66,7 +66,7 @@ std::vector<std::string> environment_with(const std::vector<std::string>& change
   if (options.kept >= 0) fcntl(options.kept, F_SETFD, 0);
   execvpe(arguments[0], arguments, variables);
   const int reason = errno;
-  [[maybe_unused]] const ssize_t told = write(failure, &reason, sizeof reason);
+  [[maybe_unused]] const ssize_t bytes = write(failure, &reason, sizeof reason);
   _exit(not_started);
 }
 
@@ -88,7 +88,7 @@ bool read_all(int from, Clock::time_point deadline, std::string& text) {
 
 // None: it still runs then.
 std::optional<int> status_until(Clock::time_point deadline, pid_t child) {
-  for (int status = 0;; std::this_thread::sleep_for(between_looks)) {
+  for (int status = 0;; std::this_thread::sleep_for(poll_interval)) {
     if (waitpid(child, &status, WNOHANG) == child) return status;
     if (Clock::now() > deadline) return std::nullopt;
   }
@@ -119,11 +119,11 @@ pid_t start_child(const std::vector<std::string>& arguments, const ChildOptions&
   }
   int reason = errno;
   failure.write.close();
-  ssize_t told = 0;
-  while (child > 0 && (told = read(failure.read.number(), &reason, sizeof reason)) < 0 &&
+  ssize_t bytes = 0;
+  while (child > 0 && (bytes = read(failure.read.number(), &reason, sizeof reason)) < 0 &&
          errno == EINTR) {
   }
-  if (child > 0 && told == 0) return child;
+  if (child > 0 && bytes == 0) return child;
   if (child > 0) kill_child(child);
   throw std::system_error(reason, std::generic_category(), arguments.at(0) + " cannot be started");
 }

@@ -195,9 +195,9 @@ Environment find_environment(const fs::path& root, const SystemQueries& queries)
   found.logical_cpus = std::max(1L, sysconf(_SC_NPROCESSORS_ONLN));
   found.usable_cpus = usable_cpus(found.logical_cpus);
   const GroupLimits limits = group_limits(root);
-  found.cpu_quota = limit_of(limits.cpus, limits.tells_cpus);
+  found.cpu_quota = limit_of(limits.cpus, limits.knows_cpus);
   found.memory_bytes = memory_line(root, "MemTotal", 1024);
-  found.memory_limit_bytes = limit_of(limits.memory_bytes, limits.tells_memory);
+  found.memory_limit_bytes = limit_of(limits.memory_bytes, limits.knows_memory);
   found.hypervisor_cpu_flag = hypervisor_flag(root);
   found.virtualisation = find_virtualisation(root, queries, found.hypervisor_cpu_flag);
   found.processor = find_processor(root);

@@ -144,7 +144,7 @@ Graph graph_of(const RunConfig& config) {
   return config.inference ? inference_graph(trained) : trained;
 }
 
-Graph settle_network(RunConfig& config) {
+Graph resolve_network(RunConfig& config) {
   Graph graph = graph_of(config);
   require_trainable(graph, config);
   const auto stages = static_cast<int>(config.pipeline);
@@ -276,7 +276,7 @@ PreparedDevice prepare_device(const RunRequest& request, const Context& context,
   const auto [chosen, why] = choose_device(config.device);
   fill_defaults(config, chosen);
   check_settings({config, request.given});
-  Graph graph = settle_network(config);
+  Graph graph = resolve_network(config);
   if (config.plans) config.plans = place_of_kernel_choices(config, request.arm);
   before_loading(config);
   Backend& backend = context.load(to_string(config.device));
@@ -326,7 +326,7 @@ std::unique_ptr<Program> prepare_program(PreparedDevice& device, const Terminal&
       device.backend.prepare(device.graph, program_options(device.config, kernels));
   for (const auto& warnings :
        {kernels.warnings, keep_choices(kernels, program->kernel_choices())}) {
-    for (const Warning& warning : warnings) terminal.remark("warning: " + told_text(warning));
+    for (const Warning& warning : warnings) terminal.remark("warning: " + attributed_text(warning));
   }
   return program;
 }

@@ -27,7 +27,7 @@ Graph graph_of(const RunConfig& config);
 /// That network, each of whose cuts the settings name in one way then. Throws std::invalid_argument
 /// where the network cannot be built for images of this size, cannot be trained on such a batch of
 /// them, or has no such cuts.
-Graph settle_network(RunConfig& config);
+Graph resolve_network(RunConfig& config);
 
 /// The parameters at the start. For inference those of a network that has not been trained are
 /// folded with expected_statistics().

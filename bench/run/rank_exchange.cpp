@@ -280,7 +280,7 @@ Communication prepare_exchange(const RankTask& task, Program& program,
   return prepared;
 }
 
-void settle_cuts(PreparedDevice& device, const KernelSource& kernels, World& world,
+void choose_cuts(PreparedDevice& device, const KernelSource& kernels, World& world,
                  const Terminal& terminal) {
   RunConfig& config = device.config;
   if (config.pipeline == 1 || config.cuts) return;

@@ -75,7 +75,7 @@ struct RankPipeline {
 
 /// Cuts the network by times measured on rank 0, unless cuts were asked for: then the settings name
 /// them. Collective. Throws as Backend::prepare() does, on all ranks.
-void settle_cuts(PreparedDevice& device, const KernelSource& kernels, World& world,
+void choose_cuts(PreparedDevice& device, const KernelSource& kernels, World& world,
                  const Terminal& terminal);
 
 /// Where cuts are settled; collective. Null without a pipeline.

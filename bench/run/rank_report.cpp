@@ -419,7 +419,7 @@ Run run_of(const PreparedDevice& device, const RankStart& start, const RankResul
 }
 
 // The choice takes the place of `auto`.
-RunConfig settled_config(RunConfig config, const std::optional<Prepared>& prepared) {
+RunConfig resolved_config(RunConfig config, const std::optional<Prepared>& prepared) {
   const bool exchanges = prepared && prepared->communication;
   if (exchanges && config.all_reduce == AllReduceKind::automatic) {
     config.all_reduce = prepared->communication->all_reduce;
@@ -447,7 +447,7 @@ Run unmeasured_run(const Graph& graph, const RunConfig& config, const Unknown& w
 
 Report make_rank_report(const RunRequest& request, const PreparedDevice& device,
                         const RankStart& start, const RankResult& result) {
-  const RunConfig config = settled_config(device.config, result.prepared);
+  const RunConfig config = resolved_config(device.config, result.prepared);
   Report report;
   report.kind = request.emulated ? Kind::emulated : Kind::measured;
   report.tool = build_info();

@@ -57,7 +57,7 @@ void with_memory_hint(const RankTask& task, const std::function<void()>& work) {
   } catch (const OutOfMemory& error) {
     const OutOfMemory hint(out_of_memory_text(error), error.needed_bytes, error.free_bytes,
                            error.largest_batch_size);
-    if (task.reporter != nullptr) task.reporter->tell(failure_event(hint));
+    if (task.reporter != nullptr) task.reporter->report(failure_event(hint));
     throw hint;
   }
 }
@@ -105,7 +105,7 @@ int64_t comfortable_batch(int64_t largest, int64_t largest_indexed) {
 
 // Takes what fits on every rank, where the batch is to be found; collective. Throws
 // std::runtime_error where not even one sample fits.
-void settle_batch(RankTask& task) {
+void choose_batch(RankTask& task) {
   World& world = task.world;
   RunConfig& config = task.device.config;
   if (config.batch != largest_that_fits) return;
@@ -393,7 +393,7 @@ void abort_job(const RankTask& task, const std::string& what, const std::string&
                            (stage.empty() ? "" : ", " + stage + ",") + " failed " + what + ": " +
                            why;
   if (task.reporter != nullptr) {
-    task.reporter->tell(failure_event(JobFailure(text, ExitCode::run_failed, false)));
+    task.reporter->report(failure_event(JobFailure(text, ExitCode::run_failed, false)));
   }
   // In one piece, since a ProgressReporter may write to the same stream.
   task.terminal.err << "nearmetal: " + printable(text) + "\n" << std::flush;
@@ -412,9 +412,9 @@ void or_abort(const RankTask& task, const char* what, const std::function<void()
 RankResult run_rank(RankTask& task) {
   RankResult result;
   result.failure = failure_of(task.world, [&] {
-    settle_cuts(task.device, task.kernels, task.world, task.terminal);
+    choose_cuts(task.device, task.kernels, task.world, task.terminal);
     task.pipeline = join_pipeline(task.device, task.world);
-    settle_batch(task);
+    choose_batch(task);
     const double begin = task.context.clock.elapsed_seconds();
     // Outlives the program, which may still have work of it queued.
     std::vector<Exchange> exchanges = join_exchanges(task);

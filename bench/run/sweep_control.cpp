@@ -52,18 +52,18 @@ class ControlledConsensus : public Consensus {
   ControlledConsensus(Consensus& inner, SweepControl& control) : inner_(inner), control_(control) {}
 
   StepVote agree(StepVote mine) override {
-    if (mine.ready && !told_) {
+    if (mine.ready && !reported_) {
       Event event;
       event.kind = in_window_ ? EventKind::measured : EventKind::ready;
-      control_.reporter().tell(event);
-      told_ = true;
+      control_.reporter().report(event);
+      reported_ = true;
     }
     mine.ready = mine.ready && (in_window_ ? control_.may_end() : control_.may_open_window());
     mine.stop = mine.stop || control_.must_stop();
     const StepVote agreed = inner_.agree(mine);
     if (agreed.ready) {
       in_window_ = true;
-      told_ = false;
+      reported_ = false;
     }
     return agreed;
   }
@@ -73,7 +73,7 @@ class ControlledConsensus : public Consensus {
   Consensus& inner_;
   SweepControl& control_;
   bool in_window_ = false;
-  bool told_ = false;  // whether this rank reported that it is ready
+  bool reported_ = false;  // whether this rank reported that it is ready
 };
 
 constexpr std::chrono::milliseconds patience{500};
@@ -95,7 +95,7 @@ TrainerResult result_so_far(const TrainerProgress& progress) {
 }
 
 // Ranks that exchange gradients take the same steps; of others nothing is known here.
-void tell_of_all_ranks(const RunConfig& config, Run& run) {
+void summarise_ranks(const RunConfig& config, Run& run) {
   if (run.world_size == 1) return;
   if (run.status == Status::partial) {
     run.failure =
@@ -121,7 +121,7 @@ std::optional<Report> report_so_far(const RankTask& task) {
   result.first_step_end_seconds = task.context.clock.seconds_at(result.trained->first_step_end);
   Report report = make_rank_report(task.request, task.device, task.start, result);
   report.exit_code = static_cast<int>(exit_code_of_signal(task.context.stop));
-  tell_of_all_ranks(task.device.config, report.arms.at(0).runs.at(0));
+  summarise_ranks(task.device.config, report.arms.at(0).runs.at(0));
   // The sweep needs the names of hosts to merge its jobs.
   const RunRequest& request = task.request;
   if (request.config.no_host_info && !request.conducted) leave_out_host_info(report);
@@ -162,7 +162,7 @@ ProgressReporter::ProgressReporter(std::ostream& out, int rank, const std::strin
       rank_(rank),
       host_(host_name()),
       stage_(stage.empty() ? std::nullopt : std::optional(stage)),
-      thread_([this](const std::stop_token& over) { tell_progress(over); }) {}
+      thread_([this](const std::stop_token& over) { report_progress(over); }) {}
 
 ProgressReporter::Following ProgressReporter::follow(const TrainerProgress& progress,
                                                      int64_t samples_per_step, SampleUnit unit) {
@@ -185,7 +185,7 @@ void ProgressReporter::stay() {
 }
 
 // In one piece, since others may write to the same stream.
-void ProgressReporter::tell(Event event) {
+void ProgressReporter::report(Event event) {
   event.rank = rank_;
   event.host = host_;
   event.stage = stage_;
@@ -195,18 +195,18 @@ void ProgressReporter::tell(Event event) {
   out_ << line << std::flush;
 }
 
-void ProgressReporter::tell_progress(const std::stop_token& over) {
+void ProgressReporter::report_progress(const std::stop_token& over) {
   do {
     const std::lock_guard lock(mutex_);
-    tell(last_ ? *last_ : progress_event(progress_, samples_per_step_, unit_, phase_));
+    report(last_ ? *last_ : progress_event(progress_, samples_per_step_, unit_, phase_));
   } while (!ends_within(progress_period, over));
 }
 
 bool ends_within(std::chrono::milliseconds period, const std::stop_token& over) {
   std::mutex mutex;
   std::unique_lock lock(mutex);
-  std::condition_variable_any told;
-  return told.wait_for(lock, over, period, [&] { return over.stop_requested(); });
+  std::condition_variable_any stopped;
+  return stopped.wait_for(lock, over, period, [&] { return over.stop_requested(); });
 }
 
 double unix_seconds() {

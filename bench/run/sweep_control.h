@@ -48,10 +48,10 @@ class ProgressReporter {
                                  SampleUnit unit = SampleUnit::image);
   /// From now on reports the progress of this moment: the run failed there.
   void stay();
-  void tell(Event event);
+  void report(Event event);
 
  private:
-  void tell_progress(const std::stop_token& over);
+  void report_progress(const std::stop_token& over);
 
   std::ostream& out_;
   const int rank_;

@@ -249,7 +249,8 @@ void print_summary(std::ostream& out, const Report& report, const Run& run, bool
   if (rank.latency) print_latency(lines, *rank.latency);
   if (run.window) print_proof(lines, run, config);
   print_memory_and_set_up(lines, run);
-  for (const Warning& warning : run.warnings) lines.line("warning", told_text(warning), yellow);
+  for (const Warning& warning : run.warnings)
+    lines.line("warning", attributed_text(warning), yellow);
   if (run.status == Status::partial) lines.line("partial", run.failure.value_or(""), yellow);
   if (run.status == Status::failed) lines.line("failed", run.failure.value_or(""), red);
 }

@@ -104,7 +104,7 @@ ExitCode as_rank(World& world, const Terminal& terminal, const std::function<Exi
   try {
     return work();
   } catch (const JobFailure& failure) {
-    if (!failure.told) terminal.error(failure.what());
+    if (!failure.reported) terminal.error(failure.what());
     throw JobFailure(failure.what(), failure.exit_code, true, failure.code);
   } catch (const std::exception& error) {
     if (world.size() > 1) {

@@ -110,9 +110,9 @@ void require_run_of_job(const Report& report, bool some_will_do) {
     throw InvalidReport("its report is not of one run");
   }
   const Run& run = report.arms[0].runs[0];
-  const int64_t told = std::ssize(run.ranks);
-  const bool of_some = some_will_do && run.status != Status::complete && told < run.world_size;
-  if (told == 0 || (told != run.world_size && !of_some)) {
+  const int64_t reported = std::ssize(run.ranks);
+  const bool of_some = some_will_do && run.status != Status::complete && reported < run.world_size;
+  if (reported == 0 || (reported != run.world_size && !of_some)) {
     throw InvalidReport("its report lacks ranks");
   }
   require_consistent_runs(report);
@@ -192,8 +192,8 @@ std::string last_words(const JobProcess& job) {
   if (job.was_killed()) return "it was killed";
   std::optional<std::string> words = said_first(job);
   if (!words) words = said_at_the_end(job);
-  const bool told_to_end = std::ranges::find(job.errors(), stop_remark) != job.errors().end();
-  return words.value_or(told_to_end ? "it was told to end" : "it said nothing");
+  const bool asked_to_end = std::ranges::find(job.errors(), stop_remark) != job.errors().end();
+  return words.value_or(asked_to_end ? "it was told to end" : "it said nothing");
 }
 
 }  // namespace
@@ -341,7 +341,7 @@ void JobProcess::take_err(const std::string& line) {
 void JobProcess::order(const std::string& line) {
   const std::string text = line + "\n";
   // A job that is gone is found by update().
-  [[maybe_unused]] const ssize_t told = write(in_.number(), text.data(), text.size());
+  [[maybe_unused]] const ssize_t reported = write(in_.number(), text.data(), text.size());
 }
 
 void JobProcess::end() {

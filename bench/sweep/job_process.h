@@ -85,7 +85,7 @@ class JobProcess {
   /// then perhaps of rank 0 alone, and not complete.
   const std::optional<Report>& report() const { return report_ ? report_ : last_report_; }
   const std::optional<Neighbour>& neighbour() const { return neighbour_; }
-  bool told_result() const { return report_ || neighbour_; }
+  bool has_result() const { return report_ || neighbour_; }
   /// The failure that a rank sent, if any; of several the first.
   const std::optional<Event>& failure() const { return failure_; }
   /// The last lines of its standard error.

@@ -219,7 +219,7 @@ Workload common_workload(const LayoutFile& file, const Layout& layout, const Pla
       completed(workload_in_file(file, layout, placement), file, layout, placement, asked);
   if (has_only_own_workloads(layout)) return workload;
   try {
-    settle_network(workload.config);
+    resolve_network(workload.config);
   } catch (const std::invalid_argument& error) {  // a combination is named where it is left out
     throw std::invalid_argument((layout.grid ? "" : layout.source + ": ") + error.what());
   }
@@ -235,7 +235,7 @@ Workload job_workload(const LayoutFile& file, const Layout& layout, size_t job,
   override_with(workload, workload_of(with_batch_of_a_rank(own, placement, place, job), place));
   try {
     workload = completed(std::move(workload), file, layout, placement, asked);
-    settle_network(workload.config);
+    resolve_network(workload.config);
     return workload;
   } catch (const std::invalid_argument& error) {
     const std::string reason = error.what();

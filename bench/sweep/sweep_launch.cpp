@@ -41,11 +41,11 @@ class RunningLaunch {
     while (!all([](const JobProcess& job) { return job.ended(); })) {
       wait();
       for (const auto& job : jobs_) job->update();
-      look_for_failures();
+      check_for_failures();
       conduct();
       show_(progress());
     }
-    look_for_failures();
+    check_for_failures();
     for (const auto& job : jobs_) {
       if (job->report()) outcome_.reports.push_back(*job->report());
       if (job->neighbour()) outcome_.neighbours.push_back(*job->neighbour());
@@ -140,21 +140,21 @@ class RunningLaunch {
     fail(name + failure.text, code, failure.code);
   }
 
-  void look_for_failures() {
+  void check_for_failures() {
     for (size_t i = 0; i < jobs_.size(); ++i) {
       const std::string name = jobs_.size() > 1 ? "job " + std::to_string(i + 1) + ": " : "";
       const JobProcess& job = *jobs_[i];
       if (job.ended()) {
         const bool reported = stop_ordered_ ? job.report() || job.neighbour()
-                                            : job.told_result() && job.exit_code() == 0;
+                                            : job.has_result() && job.exit_code() == 0;
         if (!reported) fail(name, failure_of_job(job));
       } else {
-        look_at_time(job, name);
+        check_time(job, name);
       }
     }
   }
 
-  void look_at_time(const JobProcess& job, const std::string& name) {
+  void check_time(const JobProcess& job, const std::string& name) {
     const double running = steady_seconds() - begin_;
     const Event progress = job.progress();
     // The proof comes after the last step.
@@ -176,10 +176,10 @@ class RunningLaunch {
     std::vector<double> speeds;  // they do not add where jobs do unlike work
     std::vector<SampleUnit> units;
     for (const auto& job : jobs_) {
-      const Event told = job->progress();
-      if (told.samples_per_second <= 0) continue;
-      speeds.push_back(told.samples_per_second);
-      units.push_back(told.sample);
+      const Event event = job->progress();
+      if (event.samples_per_second <= 0) continue;
+      speeds.push_back(event.samples_per_second);
+      units.push_back(event.sample);
     }
     const Event first = jobs_[0]->progress();
     if (speeds.empty()) return first.phase ? to_string(*first.phase) : "";

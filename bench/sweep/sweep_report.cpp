@@ -146,7 +146,7 @@ void warn_of_executable(const Arm& then, const Arm& arm, Run& run) {
 }
 
 // The VMs in the order in which the jobs' ranks follow each other.
-void tell_vms(const Placement& placement, Run& run) {
+void record_vms(const Placement& placement, Run& run) {
   std::vector<std::optional<int64_t>> vms;  // by rank
   for (const PlacedJob& job : placement.jobs) {
     for (const PlacedRank& rank : job.ranks) {
@@ -197,7 +197,7 @@ Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutco
     report.invocation.config = outcome.reports[0].invocation.config;
     std::tie(run, report.environments) = merged(placement, workloads, outcome.reports);
     run.neighbours = outcome.neighbours;
-    tell_vms(placement, run);
+    record_vms(placement, run);
     warn_of_builds(outcome.reports, run);
   } else if (outcome.failure.empty()) {  // jobs in turn, of which a stop left some out
     run.status = Status::partial;

@@ -45,7 +45,7 @@ bool is_known(const std::optional<T>& value) {
 }
 
 // Whether the value that is asked for says what a job must have done.
-bool is_settled(const RunConfig& asked, const Setting& setting) {
+bool is_resolved(const RunConfig& asked, const Setting& setting) {
   const auto is = [&](SettingMember member) { return setting.member == member; };
   if (is(&RunConfig::device) || is(&RunConfig::gpu) || is(&RunConfig::ranks)) return false;
   if (is(&RunConfig::batch) && asked.batch == largest_that_fits) return false;
@@ -72,7 +72,7 @@ Journal opened(const ResumeOptions& options, const fs::path& report, bool replac
   }
   std::vector<Warning> warnings;
   Journal journal = Journal::resume(*options.journal, origin, options.any_build, entries, warnings);
-  for (const Warning& warning : warnings) terminal.remark("warning: " + told_text(warning));
+  for (const Warning& warning : warnings) terminal.remark("warning: " + attributed_text(warning));
   return journal;
 }
 
@@ -120,7 +120,7 @@ std::string other_work(const RunConfig& before, const RunConfig& now) {
 std::string other_work(const Workload& asked, const Report& job) {
   if (!took_steps(job.arms.at(0).runs.at(0))) return "";
   return differences(asked.config, job.invocation.config, [&](const Setting& setting) {
-    return is_settled(asked.config, setting) && asked.is_given(setting.name);
+    return is_resolved(asked.config, setting) && asked.is_given(setting.name);
   });
 }
 

@@ -80,7 +80,7 @@ class HostAllReduce : public GpuAllReduce, private StagedOperations {
   void add(int bucket) override;
   void share_sums(int bucket) override;
   void fetch_sums(int bucket) override;
-  void tell(Stage stage, int first) override;
+  void signal(Stage stage, int first) override;
   void await(Stage stage, int first) override;
 
   std::byte* gradients_of(int rank, int bucket) const;
@@ -222,7 +222,7 @@ void HostAllReduce::fetch_sums(int bucket) {
   }
 }
 
-void HostAllReduce::tell(Stage stage, int first) {
+void HostAllReduce::signal(Stage stage, int first) {
   std::vector<CUstreamBatchMemOpParams> operations;
   for (int other = 0; other < ranks(); ++other) {
     if (other != rank()) operations.push_back(write_of(1, flag(stage, first, other, rank())));

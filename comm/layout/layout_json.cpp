@@ -1,5 +1,7 @@
 #include "comm/layout/layout_json.h"
 
+#include <algorithm>
+#include <cctype>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -25,6 +27,17 @@ namespace nearmetal {
 // one another) is in layout_schema() and in check().
 namespace json {
 
+namespace {
+
+bool is_host_name(const std::string& text) {
+  const auto may_be_first = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
+  return !text.empty() && text.size() <= 253 && may_be_first(text.front()) &&
+         std::ranges::all_of(
+             text, [&](char c) { return may_be_first(c) || c == '.' || c == '_' || c == '-'; });
+}
+
+}  // namespace
+
 // Whether `read` takes the text; what it throws is not shown, as the form says the same.
 template <auto read>
 bool reads(const std::string& text) {
@@ -38,7 +51,8 @@ bool reads(const std::string& text) {
 
 inline constexpr Form name_of_host{
     .pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$",
-    .description = "a name of letters, digits, '.', '-' and '_', the first no sign"};
+    .description = "a name of letters, digits, '.', '-' and '_', the first no sign",
+    .matches = is_host_name};
 inline constexpr Form plain_text{
     .pattern = R"(^[^\u0000-\u001f\u007f-][^\u0000-\u001f\u007f]{0,999}$)",
     .description =

@@ -80,7 +80,7 @@ CudaProgram::CudaProgram(const Graph& graph, const ProgramOptions& options)
     passes_.push_back(task.pass);
   }
   use_synthetic_batch();
-  if (!options_.pipeline.is_pipelined()) settle_step();
+  if (!options_.pipeline.is_pipelined()) finish_step();
 }
 
 LoweringChoices CudaProgram::choices_of_chip(int gpu) {
@@ -161,7 +161,7 @@ void CudaProgram::capture_step() {
   NM_CALL(cudaGraphUpload(executable_.get(), stream_.get()));
 }
 
-void CudaProgram::settle_step() {
+void CudaProgram::finish_step() {
   clear();
   // Every kernel runs once before the capture: libraries load code on first use.
   launch_step();
@@ -174,7 +174,7 @@ void CudaProgram::exchange_gradients(AllReduce& all_reduce, int64_t bucket_bytes
   executable_.reset();
   insert_exchange(step_, layout_, options_, resources_, all_reduce, bucket_bytes);
   resources_.ranks = all_reduce.ranks();
-  settle_step();
+  finish_step();
 }
 
 void CudaProgram::enqueue_step() {
@@ -323,7 +323,7 @@ void CudaProgram::connect_stages(StageLinks& links) {
   if (!options_.pipeline.is_pipelined()) Program::connect_stages(links);
   links.bind(static_cast<int>(options_.micro_batches));
   resources_.links = &links;
-  settle_step();
+  finish_step();
 }
 
 std::vector<TaskMark> CudaProgram::task_marks() {

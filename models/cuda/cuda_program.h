@@ -113,7 +113,7 @@ class CudaProgram : public Program {
   void launch_step();
   void capture_step();
   // Runs the kernels once and makes the graph; parameters are 0 afterwards.
-  void settle_step();
+  void finish_step();
   // As restart() with parameters that are 0.
   void clear();
   TimedRuns time_alone(const Kernel& kernel);

@@ -178,7 +178,7 @@ std::string cannot_explain(const ExplainedSide& side) {
 std::vector<KnownCause> known_causes(const ExplainedSide& base, const ExplainedSide& next,
                                      const std::vector<LayerShare>& layers) {
   std::vector<KnownCause> causes;
-  std::set<std::string> told;
+  std::set<std::string> named;
   const std::vector<const Condition*> conditions = all_conditions();
   for (const LayerShare& share : layers) {
     if (!share.counts() || *share.seconds <= 0) continue;
@@ -190,7 +190,7 @@ std::vector<KnownCause> known_causes(const ExplainedSide& base, const ExplainedS
       found = true;
       const auto& [of_doctor, own] = condition->codes;
       const std::string& code = own.empty() ? of_doctor : own;
-      if (told.insert(code).second) causes.push_back({code, share.layer, cause->seen, cause->fix});
+      if (named.insert(code).second) causes.push_back({code, share.layer, cause->seen, cause->fix});
     }
     if (!found) {
       causes.push_back({"not_seen", share.layer, "nothing in the reports shows why",

@@ -77,8 +77,8 @@ AllSettings settings_of(const Report& report, const Arm& arm, const Run& run) {
   if (arm.workloads.empty()) return {{config, exchanges_gradients(config, run.world_size)}};
   AllSettings all;
   for (const RunConfig& workload : arm.workloads) {
-    const bool told = all.size() < run.jobs.size();
-    const int64_t ranks = told ? run.jobs[all.size()].ranks : run.world_size;
+    const bool has_job = all.size() < run.jobs.size();
+    const int64_t ranks = has_job ? run.jobs[all.size()].ranks : run.world_size;
     all.push_back({as_earlier_reports(workload), exchanges_gradients(workload, ranks)});
   }
   return all;

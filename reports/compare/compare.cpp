@@ -32,7 +32,7 @@ bool is_known(const Metric& metric, const ArmPair& pair) {
 bool infers(const ArmPair& pair) {
   return std::ranges::any_of(std::array{pair.base, pair.next}, [](const RunArm* arm) {
     return arm != nullptr && std::ranges::any_of(arm->runs, [](const SetRun& run) {
-             return told_value(run, "inference") == "yes";
+             return work_value(run, "inference") == "yes";
            });
   });
 }
@@ -113,13 +113,14 @@ void add_new(std::vector<KeyDifference>& differences, const KeyDifference& found
 
 // The key of the run that tells the most of its machine; of equals the first, of the base.
 const std::vector<KeyField>& fullest_key(const ArmPair& pair) {
-  const auto told = [](const SetRun& run) {
+  const auto recorded_fields = [](const SetRun& run) {
     return std::ranges::count_if(run.key,
                                  [](const KeyField& field) { return !field.value.empty(); });
   };
   const SetRun* fullest = &pair.base->runs.front();
   for (const RunArm* arm : {pair.base, pair.next}) {
-    for (const SetRun& run : arm->runs) fullest = told(run) > told(*fullest) ? &run : fullest;
+    for (const SetRun& run : arm->runs)
+      fullest = recorded_fields(run) > recorded_fields(*fullest) ? &run : fullest;
   }
   return fullest->key;
 }
@@ -289,8 +290,9 @@ void add_explanation(Comparison& comparison, const ArmPair& pair, const RunSet& 
     comparison.explanations.back().arm = pair.name;
     return;
   }
-  const bool told = is_imported(*pair.base) || std::ranges::count(comparison.notes, hint) > 0;
-  if (!told && has_figures(comparison, pair.name, true)) comparison.notes.push_back(hint);
+  const bool already_said =
+      is_imported(*pair.base) || std::ranges::count(comparison.notes, hint) > 0;
+  if (!already_said && has_figures(comparison, pair.name, true)) comparison.notes.push_back(hint);
 }
 
 bool runs_on_gpus(const RunSet& set) {

@@ -136,11 +136,11 @@ std::vector<RowAnswer> answers_of(const Comparison& comparison, const GateOption
                                   const Rows& failed) {
   std::vector<RowAnswer> answers;
   for (const ComparisonRow& row : comparison.rows) {
-    const bool can_tell = row.log_difference && !has_few_runs(row, options);
+    const bool can_decide = row.log_difference && !has_few_runs(row, options);
     RowAnswer& answer = answers.emplace_back(RowAnswer::passed);
-    if (can_tell && std::ranges::find(failed, &row) != failed.end()) {
+    if (can_decide && std::ranges::find(failed, &row) != failed.end()) {
       answer = RowAnswer::failed;
-    } else if (!can_tell ||
+    } else if (!can_decide ||
                !shows_what_is_asked(row, options.fail_on, comparison.options.rule.alpha)) {
       answer = RowAnswer::unshown;
     } else if (row.verdict == Verdict::inconclusive) {

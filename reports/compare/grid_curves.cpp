@@ -31,7 +31,8 @@ std::optional<double> number_in(const std::string& text) {
 }
 
 // The value as it was settled, where it was left to the program.
-std::string settled_value(const RunArm& arm, const std::string& setting, const std::string& asked) {
+std::string resolved_value(const RunArm& arm, const std::string& setting,
+                           const std::string& asked) {
   if (asked != "auto") return asked;
   for (const KeyField& field : arm.runs.front().key) {
     if (field.name == setting) return field.value;
@@ -100,7 +101,7 @@ std::vector<GridCurve> curves_over(const std::string& setting,
     const std::string others = others_text(coordinates, varying, setting);
     auto curve = std::ranges::find(curves, others, &GridCurve::others);
     if (curve == curves.end()) curve = curves.insert(curve, {setting, others, {}});
-    const std::string value = settled_value(*arm, setting, asked->second);
+    const std::string value = resolved_value(*arm, setting, asked->second);
     curve->points.push_back({arm, value, number_in(value)});
   }
   std::erase_if(curves, [](const GridCurve& curve) { return curve.points.size() < 2; });

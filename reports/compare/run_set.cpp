@@ -74,11 +74,11 @@ RunArm& arm_in(std::vector<RunArm>& arms, const std::string& name) {
 }
 
 // The arm of that name, with what another report or set tells of it.
-template <class Told>
-RunArm& arm_in(std::vector<RunArm>& arms, const std::string& name, const Told& told) {
+template <class Facts>
+RunArm& arm_in(std::vector<RunArm>& arms, const std::string& name, const Facts& facts) {
   RunArm& arm = arm_in(arms, name);
-  if (told.share) arm.share = told.share;
-  if (told.grid) arm.grid = told.grid;
+  if (facts.share) arm.share = facts.share;
+  if (facts.grid) arm.grid = facts.grid;
   return arm;
 }
 
@@ -144,13 +144,13 @@ std::string system_of(const ImportedRun& imported) {
 
 // The result as a run, as far as the log shows it; the rest stays unknown.
 Run run_of(const ImportedRun& imported) {
-  const Unknown untold{"the published file does not say it"};
+  const Unknown not_published{"the published file does not say it"};
   Run run;
   run.started_at = imported.started_at.value_or("");
   run.device = Device::automatic;
   run.device_name = system_of(imported);
   run.world_size = imported.world_size.value_or(0);
-  run.throughput = imported.throughput ? Maybe<double>(*imported.throughput) : untold;
+  run.throughput = imported.throughput ? Maybe<double>(*imported.throughput) : not_published;
   if (!imported.bus_bandwidth) return run;
   run.communication.emplace().library = "nccl-tests";
   run.communication->best_bus_bandwidth_bytes_per_second = *imported.bus_bandwidth;

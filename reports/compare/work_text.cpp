@@ -35,7 +35,7 @@ std::string hosts_of(const RunSet& set) {
 }
 
 // Such as "batch 64"; empty where none is told.
-std::string told_text(const std::string& word, const std::string& value) {
+std::string labelled(const std::string& word, const std::string& value) {
   return value.empty() ? "" : word + " " + value;
 }
 
@@ -66,8 +66,8 @@ std::string published_line(const RunSet& set) {
       of_key(set, "benchmark"),
       of_key(set, "collective"),
       of_key(set, "precision"),
-      told_text("batch", of_key(set, "batch")),
-      told_text("global batch", of_key(set, "global_batch_size")),
+      labelled("batch", of_key(set, "batch")),
+      labelled("global batch", of_key(set, "global_batch_size")),
       of_each_run(set, [](const SetRun& run) { return run.run.device_name; }),
       days_of(set)};
   std::erase(parts, "");
@@ -82,7 +82,7 @@ std::string key_value(const SetRun& run, const std::string& field) {
   return found == key.end() ? "" : found->value;
 }
 
-std::string told_value(const SetRun& run, const std::string& field) {
+std::string work_value(const SetRun& run, const std::string& field) {
   const std::string value = key_value(run, field);
   const bool left_out = value.empty() && field == "inference";
   return left_out && !key_value(run, "forward_only").empty() ? "no" : value;

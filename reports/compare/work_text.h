@@ -11,14 +11,14 @@
 namespace nearmetal {
 
 /// Fields of the comparable key that tell what a figure is of: columns and labels of tables.
-inline constexpr std::array told_fields = {"model", "device",       "precision",
+inline constexpr std::array work_fields = {"model", "device",       "precision",
                                            "batch", "forward_only", "inference"};
 
 /// A field of the key of a run; empty if there is no such field.
 std::string key_value(const SetRun& run, const std::string& field);
 
 /// The same for tables: "no" where the key leaves out a setting that earlier versions did not have.
-std::string told_value(const SetRun& run, const std::string& field);
+std::string work_value(const SetRun& run, const std::string& field);
 
 /// "resnet50 training".
 std::string task_of_run(const SetRun& run);

@@ -334,18 +334,18 @@ Signs no_topology_file(const Environment& machine) {
                   shortened(joined(gpus))}};
 }
 
-bool is_told_distances(const Environment& machine) {
+bool knows_distances(const Environment& machine) {
   return machine.nccl_topology_file || machine.variables.contains("NCCL_NET_GDR_LEVEL");
 }
 
 Signs nics_across_sockets(const Environment& machine) {
-  if (is_told_distances(machine)) return {};
+  if (knows_distances(machine)) return {};
   return signs_naming(gpus_at(machine, PciDistance::sys, PciDistance::sys),
                       "the nearest NIC is at another socket: ");
 }
 
 Signs nics_beyond_switches(const Environment& machine) {
-  if (is_told_distances(machine) || is_vm(machine)) return {};
+  if (knows_distances(machine) || is_vm(machine)) return {};
   return signs_naming(gpus_at(machine, PciDistance::phb, PciDistance::node),
                       "no PCIe switch joins GPU and NIC: ");
 }

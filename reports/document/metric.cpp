@@ -152,14 +152,14 @@ std::vector<const Metric*> all_metrics_of(std::span<const SampleUnit> units) {
 
 std::span<const Metric> latency_metrics() { return metrics_of_latency; }
 
-bool tells_latency(const Run& run) {
+bool has_latency(const Run& run) {
   return std::ranges::any_of(run.ranks,
                              [](const Rank& rank) { return rank.latency.value.has_value(); });
 }
 
-std::vector<const Metric*> told_metrics_of(const Run& run) {
+std::vector<const Metric*> recorded_metrics(const Run& run) {
   std::vector<const Metric*> metrics = metrics_of(std::vector{run.sample});
-  if (!tells_latency(run)) return metrics;
+  if (!has_latency(run)) return metrics;
   for (const Metric& metric : metrics_of_latency) metrics.push_back(&metric);
   return metrics;
 }
@@ -274,23 +274,23 @@ Run run_of_job(const Run& run, size_t job) {
   keep_warnings_of(static_cast<int64_t>(job), own.warnings);
   if (job > 0) drop_what_is_of_the_first(own);
   if (job >= run.jobs.size()) return own;
-  const ConcurrentJob& told = run.jobs[job];
+  const ConcurrentJob& recorded = run.jobs[job];
   int64_t first = 0;
   for (size_t i = 0; i < job; ++i) first += run.jobs[i].ranks;
-  for (int64_t i = first; i < std::min(first + told.ranks, std::ssize(run.ranks)); ++i) {
+  for (int64_t i = first; i < std::min(first + recorded.ranks, std::ssize(run.ranks)); ++i) {
     own.ranks.push_back(run.ranks[i]);
     own.ranks.back().rank -= first;
   }
-  own.world_size = told.ranks;
-  own.sample = told.sample;
-  if (told.flops_per_sample) own.flops_per_sample = *told.flops_per_sample;
+  own.world_size = recorded.ranks;
+  own.sample = recorded.sample;
+  if (recorded.flops_per_sample) own.flops_per_sample = *recorded.flops_per_sample;
   if (own.window) {
     TimedWindow& window = *own.window.value;
-    window.first_step = told.first_step.value_or(window.first_step);
-    window.steps = told.steps.value_or(window.steps);
-    window.samples = std::llround(told.throughput * window.seconds);
+    window.first_step = recorded.first_step.value_or(window.first_step);
+    window.steps = recorded.steps.value_or(window.steps);
+    window.samples = std::llround(recorded.throughput * window.seconds);
   }
-  if (run.status == Status::complete) set_throughput(told.throughput, own);
+  if (run.status == Status::complete) set_throughput(recorded.throughput, own);
   return own;
 }
 

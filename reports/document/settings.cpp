@@ -41,7 +41,7 @@ constexpr std::array table{
                   .commands = in_all_but_stress}),
     work_setting(&RunConfig::device, "device", SettingGroup::place,
                  {.help = "auto: cuda if an NVIDIA device is visible",
-                  .settled = true,
+                  .resolved = true,
                   .commands = in_run | in_export | in_micro | in_stress}),
     setting(&RunConfig::gpu, "gpu", SettingGroup::place,
             {.help = "index among the visible GPUs",

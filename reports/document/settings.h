@@ -74,7 +74,7 @@ struct Setting {
   Range range{};             // in documents
   double most = 0;           // of numbers: the largest that the option takes
   Names names{};             // of enums
-  bool settled = false;      // documents do not hold an enum's first value, which is automatic
+  bool resolved = false;     // documents do not hold an enum's first value, which is automatic
   bool takes_auto = false;   // the option takes "auto", too: then the member is `automatic`
   std::optional<int64_t> automatic{};
   Decides decides = Decides::run;

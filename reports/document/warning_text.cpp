@@ -118,10 +118,10 @@ std::vector<std::string> givers_of(const Warning& warning) {
   return givers;
 }
 
-std::string told_text(const Warning& warning) { return givers_text(warning) + warning.text; }
+std::string attributed_text(const Warning& warning) { return givers_text(warning) + warning.text; }
 
-void take_told_text(const std::string& told, Warning& warning) {
-  std::string_view text = told;
+void set_attributed_text(const std::string& attributed, Warning& warning) {
+  std::string_view text = attributed;
   if (const std::string givers = givers_text(warning); text.starts_with(givers)) {
     text.remove_prefix(givers.size());
   }

@@ -25,11 +25,11 @@ std::string rank_text(int64_t rank, std::optional<int64_t> stage, const std::str
 std::vector<std::string> givers_of(const Warning& warning);
 
 /// The text after those who gave the warning: "job 2: rank 1 (vm0): step times were not steady".
-std::string told_text(const Warning& warning);
+std::string attributed_text(const Warning& warning);
 
-/// Sets the text, who gave it, and of a monitor's verdict the figure, from what told_text() made:
-/// reports before 1.14 have all these in the text alone.
-void take_told_text(const std::string& told, Warning& warning);
+/// Sets the text, who gave it, and of a monitor's verdict the figure, from what attributed_text()
+/// made: reports before 1.14 have all these in the text alone.
+void set_attributed_text(const std::string& attributed, Warning& warning);
 
 /// The warning of a verdict that is not clean, with the figure of its worst reason.
 Warning warning_of(const Monitoring& monitoring);

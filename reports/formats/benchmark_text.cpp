@@ -86,8 +86,8 @@ struct Gauge {
 std::string labels_of(const RunArm& arm) {
   std::string labels = "arm=" + label_value(arm.name);
   if (arm.runs.empty()) return labels;
-  for (const char* field : told_fields) {
-    labels += std::string(",") + field + "=" + label_value(told_value(arm.runs.front(), field));
+  for (const char* field : work_fields) {
+    labels += std::string(",") + field + "=" + label_value(work_value(arm.runs.front(), field));
   }
   return labels;
 }
@@ -189,7 +189,7 @@ Case case_of(const RunArm& arm, const SetRun& run) {
             .name = run.source + " " + run.run.started_at,
             .time = run.run.window ? exact(run.run.window->seconds) : "0",
             .why = run.run.failure.value_or("no reason given")};
-  for (const Metric* metric : told_metrics_of(run.run)) {
+  for (const Metric* metric : recorded_metrics(run.run)) {
     test.figures.emplace_back(metric->name, metric->value_of(run.run));
   }
   if (run.run.status == Status::failed) test.element = "error";
@@ -254,7 +254,7 @@ std::string csv_text(const std::string& text) {
 }
 
 void end_csv_line(std::ostream& out, const SetRun& run, const std::string& against) {
-  for (const char* field : told_fields) out << ',' << csv_text(told_value(run, field));
+  for (const char* field : work_fields) out << ',' << csv_text(work_value(run, field));
   out << ',' << (run.run.world_size > 0 ? std::to_string(run.run.world_size) : "") << ','
       << csv_text(against) << ',' << to_string(run.kind) << "\r\n";
 }
@@ -320,7 +320,7 @@ void print_prometheus(std::ostream& out, const RunSet& set) {
     times.add(labels, unix_seconds(latest_start(arm)));
     std::string info = labels;
     for (const char* field : {"kind", "world_size"}) {
-      info += std::string(",") + field + "=" + label_value(told_value(first, field));
+      info += std::string(",") + field + "=" + label_value(work_value(first, field));
     }
     infos.add(info, 1);
   }
@@ -400,11 +400,11 @@ void print_junit(std::ostream& out, const Comparison& comparison, const GateResu
 
 void print_csv(std::ostream& out, const RunSet& set) {
   out << "source,arm,started_at,status,metric,unit,value";
-  for (const char* field : told_fields) out << ',' << field;
+  for (const char* field : work_fields) out << ',' << field;
   out << ",ranks,against,kind\r\n";
   for (const RunArm& arm : set.arms) {
     for (const SetRun& run : arm.runs) {
-      for (const Metric* metric : told_metrics_of(run.run)) {
+      for (const Metric* metric : recorded_metrics(run.run)) {
         const Maybe<double> value = metric->value_of(run.run);
         out << csv_text(run.source) << ',' << csv_text(arm.name) << ',' << run.run.started_at << ','
             << to_string(run.run.status) << ',' << metric->name << ',' << metric->base_unit << ','

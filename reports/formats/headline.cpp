@@ -94,20 +94,20 @@ std::string headline_of(const Comparison& comparison, const std::string& metric)
   if (rows.size() == 1) return sentence_of(*rows.front(), comparison.options);
   const auto mean = std::ranges::find(comparison.geometric_means, metric, &ComparisonRow::metric);
   if (mean != comparison.geometric_means.end()) {
-    ComparisonRow told = *mean;
+    ComparisonRow quoted = *mean;
     for (const ComparisonRow* row : rows) {
-      told.base_side.emulated = told.base_side.emulated || row->base_side.emulated;
-      told.new_side.emulated = told.new_side.emulated || row->new_side.emulated;
+      quoted.base_side.emulated = quoted.base_side.emulated || row->base_side.emulated;
+      quoted.new_side.emulated = quoted.new_side.emulated || row->new_side.emulated;
     }
-    return "On the mean of " + counted(in_mean, "row") + " " + clause_of(told, comparison.options) +
-           "; row by row: " + counts_of(rows);
+    return "On the mean of " + counted(in_mean, "row") + " " +
+           clause_of(quoted, comparison.options) + "; row by row: " + counts_of(rows);
   }
   return title_of(*rows.front()) + ", the worst of " + counted(std::ssize(rows), "row") + ": " +
          sentence_of(*rows.front(), comparison.options);
 }
 
 // Each at its best batch where there is a choice.
-std::vector<FractionPoint> ways_to_share(const RunSet& set) {
+std::vector<FractionPoint> sharing_points(const RunSet& set) {
   const RunSet best_batches = with_best_batches(set);
   return best_batches.arms.empty() ? fractions_of(set) : fractions_of(best_batches, true);
 }
@@ -122,7 +122,7 @@ std::string gain_text(const FractionPoint& best) {
 }
 
 std::vector<std::string> sharing_headlines(const RunSet& set) {
-  const std::vector<FractionPoint> points = ways_to_share(set);
+  const std::vector<FractionPoint> points = sharing_points(set);
   const FractionPoint* best = nullptr;
   for (const FractionPoint& point : points) {
     if (!point.of_serial || point.jobs < 2 || point.mode == SharingMode::serial) continue;

@@ -71,17 +71,17 @@ std::string acs_of(const Gpu& gpu) {
   return *gpu.acs_redirect ? "redirects" : "passes";
 }
 
-std::string way_to(const GpuPeer& peer) {
+std::string path_to(const GpuPeer& peer) {
   if (peer.nvlink && *peer.nvlink) return "NVLink";
   const std::string distance = peer.distance ? to_string(*peer.distance) : "?";
   return distance + (peer.reads && !*peer.reads ? " -" : "");
 }
 
-std::string way_between(const Gpu& gpu, const Gpu& other) {
+std::string path_between(const Gpu& gpu, const Gpu& other) {
   if (&gpu == &other) return "X";
   const auto peer = std::ranges::find_if(
       gpu.peers, [&](const GpuPeer& one) { return other.pci_id && one.pci_id == *other.pci_id; });
-  return peer == gpu.peers.end() ? "?" : way_to(*peer);
+  return peer == gpu.peers.end() ? "?" : path_to(*peer);
 }
 
 Cells cells_of(const RdmaDevice& nic) {
@@ -179,7 +179,7 @@ TitledTable gpu_table(const std::vector<Gpu>& gpus) {
     Cells& row = table.rows.emplace_back();
     row = {std::to_string(i) + ": " + name_of(gpu), link_of(gpu), number_of(gpu.numa_node),
            ats_of(gpu), acs_of(gpu)};
-    for (const Gpu& other : gpus) row.push_back(way_between(gpu, other));
+    for (const Gpu& other : gpus) row.push_back(path_between(gpu, other));
   }
   return {"GPUs", table,
           "ATS: translations of the IOMMU are kept by the GPU. ACS: whether bridges above it "

@@ -10,8 +10,8 @@
 #include "reports/compare/grid_curves.h"
 #include "reports/compare/scaling.h"
 #include "reports/compare/work_text.h"
-#include "reports/document/warning_text.h"
 #include "reports/document/metric.h"
+#include "reports/document/warning_text.h"
 #include "reports/sharing/fractions.h"
 
 namespace nearmetal {
@@ -278,7 +278,7 @@ std::vector<std::string> arm_remarks(const RunSet& set) {
 }
 
 bool shows_latency(const RunArm& arm) {
-  return std::ranges::any_of(arm.runs, [](const SetRun& run) { return tells_latency(run.run); });
+  return std::ranges::any_of(arm.runs, [](const SetRun& run) { return has_latency(run.run); });
 }
 
 bool shows_latency(const RunSet& set) {

@@ -43,18 +43,18 @@ struct Fact {
 };
 
 // The facts by which a run is known, and those that are reported beside.
-constexpr std::array facts_told = {"submission_benchmark",
-                                   "submission_org",
-                                   "submission_division",
-                                   "submission_status",
-                                   "submission_platform",
-                                   "global_batch_size",
-                                   "train_samples",
-                                   "opt_name",
-                                   "seed",
-                                   "number_of_nodes",
-                                   "accelerators_per_node",
-                                   "gradient_accumulation_steps"};
+constexpr std::array recorded_facts = {"submission_benchmark",
+                                       "submission_org",
+                                       "submission_division",
+                                       "submission_status",
+                                       "submission_platform",
+                                       "global_batch_size",
+                                       "train_samples",
+                                       "opt_name",
+                                       "seed",
+                                       "number_of_nodes",
+                                       "accelerators_per_node",
+                                       "gradient_accumulation_steps"};
 
 struct MlperfRun {
   std::map<std::string, Fact> facts;
@@ -230,7 +230,7 @@ void take_event(const PublishedLog& log, const Event& event, MlperfRun& run,
     results.push_back(result_of(log, run, event));
     results.back().run.number = std::ssize(results) - 1;
     run = {};
-  } else if (std::ranges::find(facts_told, event.key) != facts_told.end()) {
+  } else if (std::ranges::find(recorded_facts, event.key) != recorded_facts.end()) {
     take_fact(log, event, run);
   }
 }

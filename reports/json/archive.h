@@ -69,20 +69,20 @@ class Archive {
   virtual bool reads() const { return false; }
 
   virtual void type(const char* /*name*/, const char* /*about*/ = "") {}
-  /// `told`: the check, what the field is about, or both.
-  template <class T, class... Told>
-  void operator()(const char* key, T&& value, const Told&... told) {
-    take(field_of(Presence::required, key, value, told...));
+  /// `rest`: the check, what the field is about, or both.
+  template <class T, class... Rest>
+  void operator()(const char* key, T&& value, const Rest&... rest) {
+    take(field_of(Presence::required, key, value, rest...));
   }
   /// A field that a minor version added: where an earlier document lacks it, `value` stays.
-  template <class T, class... Told>
-  void added(const char* key, T&& value, const Told&... told) {
-    take(field_of(Presence::added, key, value, told...));
+  template <class T, class... Rest>
+  void added(const char* key, T&& value, const Rest&... rest) {
+    take(field_of(Presence::added, key, value, rest...));
   }
   /// A field that may be left out: then `value` stays. An optional without a value is.
-  template <class T, class... Told>
-  void optional(const char* key, T&& value, const Told&... told) {
-    take(field_of(Presence::optional, key, value, told...));
+  template <class T, class... Rest>
+  void optional(const char* key, T&& value, const Rest&... rest) {
+    take(field_of(Presence::optional, key, value, rest...));
   }
   /// The unit that the object and those in it count. It is written where it is not that of the
   /// object around; at first that is images, which were all there was.

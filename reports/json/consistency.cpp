@@ -163,7 +163,7 @@ void check_jobs(const Run& run, const Arm& arm, const RunConfig& of_all, const P
 
 // Whether all is there by which its jobs at once are checked, as this build wrote it: before
 // reports of 1.14 jobs of several stages counted samples once for each stage.
-bool tells_of_its_jobs(const Run& run, const Arm& arm, const Report& report) {
+bool records_its_jobs(const Run& run, const Arm& arm, const Report& report) {
   const bool serial = arm.share && arm.share->mode == SharingMode::serial;
   const std::string minor = report.schema_version.substr(report.schema_version.find('.') + 1);
   if (serial || std::strtol(minor.c_str(), nullptr, 10) < 14 ||
@@ -245,7 +245,7 @@ void require_consistent_runs(const Report& report) {
         check_references(run.ranks[k], report.environments, Place{&ranks, {}, k});
       }
       check_run(run, config, place);
-      if (tells_of_its_jobs(run, report.arms[i], report)) {
+      if (records_its_jobs(run, report.arms[i], report)) {
         check_jobs(run, report.arms[i], config, place);
       }
     }

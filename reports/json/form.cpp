@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <stdexcept>
 #include <string_view>
 
 #include "base/errors.h"
@@ -54,6 +55,7 @@ std::vector<std::string> Form::all_names() const {
 
 bool Form::accepts(const std::string& text) const {
   if (matches != nullptr) return matches(text);
+  if (pattern != nullptr) throw std::logic_error("nothing decides " + std::string(pattern));
   const auto end = std::ranges::find(names, nullptr);
   return names.front() == nullptr || std::find(names.begin(), end, text) != end;
 }

@@ -144,7 +144,7 @@ Check check_of(const Setting& setting) {
   if constexpr (std::is_same_v<Check, Range>) {
     return setting.range;
   } else if constexpr (std::is_same_v<Check, Names>) {
-    return setting.settled ? Names{0} : setting.names;
+    return setting.resolved ? Names{0} : setting.names;
   } else {
     return any_text;
   }

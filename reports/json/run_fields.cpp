@@ -156,15 +156,15 @@ void fields(Archive& field, Figure& figure) {
 void fields(Archive& field, Warning& warning) {
   field.type("warning", "Something that a reader of the numbers should know");
   field("code", warning.code, code, "Stable, for scripts");
-  std::string told = field.reads() ? "" : told_text(warning);
-  field("text", told, "For people, after the job and the rank that gave it");
+  std::string text = field.reads() ? "" : attributed_text(warning);
+  field("text", text, "For people, after the job and the rank that gave it");
   field.optional("figure", warning.figure, "How bad it is; not there: it has no degrees");
   field.optional("job", warning.job, at_least(0),
                  "Index into jobs of the job that gave it; absent: all jobs, or the only one");
   field.optional("rank", warning.rank, at_least(0), "Rank in that job; absent: all ranks");
   field.optional("stage", warning.stage, at_least(0), "Stage of that rank in a pipeline");
   field.optional("host", warning.host, "Host of that rank");
-  if (field.reads()) take_told_text(told, warning);
+  if (field.reads()) set_attributed_text(text, warning);
 }
 
 void fields(Archive& field, TimedWindow& window) {

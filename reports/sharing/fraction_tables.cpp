@@ -91,10 +91,11 @@ TextTable unlike_table(const std::vector<FractionPoint>& points) {
                               {"x alone", true}}};
   for (const FractionPoint& point : points) {
     for (size_t job = 0; job < point.unlike_jobs.size(); ++job) {
-      const JobPoint& told = point.unlike_jobs[job];
-      table.rows.push_back({point.arm, std::to_string(job + 1), told.work,
-                            cell(told.throughput, told.throughput_interval), told.rate,
-                            significant_or_dash(told.alone), cell(told.of_alone)});
+      const JobPoint& job_point = point.unlike_jobs[job];
+      table.rows.push_back({point.arm, std::to_string(job + 1), job_point.work,
+                            cell(job_point.throughput, job_point.throughput_interval),
+                            job_point.rate, significant_or_dash(job_point.alone),
+                            cell(job_point.of_alone)});
     }
   }
   return table;

@@ -79,38 +79,39 @@ Ranks ranks_of(std::vector<RankedValue> values) {
 
 // Ways to choose `chosen` of the ranks, by the sum of what was chosen: counted rank by rank, in
 // doubles as there are up to 1e17.
-std::vector<double> ways_by_sum(const std::vector<int64_t>& ranks, size_t chosen) {
+std::vector<double> counts_by_sum(const std::vector<int64_t>& ranks, size_t chosen) {
   const int64_t total = std::accumulate(ranks.begin(), ranks.end(), int64_t{0});
-  std::vector<std::vector<double>> ways(chosen + 1, std::vector<double>(total + 1));
-  ways[0][0] = 1;
+  std::vector<std::vector<double>> counts(chosen + 1, std::vector<double>(total + 1));
+  counts[0][0] = 1;
   for (const int64_t rank : ranks) {
     for (size_t count = chosen; count > 0; --count) {
-      for (int64_t sum = total; sum >= rank; --sum) ways[count][sum] += ways[count - 1][sum - rank];
+      for (int64_t sum = total; sum >= rank; --sum)
+        counts[count][sum] += counts[count - 1][sum - rank];
     }
   }
-  return ways[chosen];
+  return counts[chosen];
 }
 
 // Ways to choose any of the ranks, by the sum of what was chosen.
-std::vector<double> ways_of_signs(const std::vector<int64_t>& ranks) {
+std::vector<double> counts_of_signs(const std::vector<int64_t>& ranks) {
   const int64_t total = std::accumulate(ranks.begin(), ranks.end(), int64_t{0});
-  std::vector<double> ways(total + 1);
-  ways[0] = 1;
+  std::vector<double> counts(total + 1);
+  counts[0] = 1;
   for (const int64_t rank : ranks) {
-    for (int64_t sum = total; sum >= rank; --sum) ways[sum] += ways[sum - rank];
+    for (int64_t sum = total; sum >= rank; --sum) counts[sum] += counts[sum - rank];
   }
-  return ways;
+  return counts;
 }
 
 // Two-sided, of the doubled sum of ranks that was seen.
-double exact_p(const std::vector<double>& ways, int64_t seen) {
+double exact_p(const std::vector<double>& counts, int64_t seen) {
   double all = 0;
   double below = 0;  // at or below what was seen
   double above = 0;
-  for (size_t sum = 0; sum < ways.size(); ++sum) {
-    all += ways[sum];
-    if (static_cast<int64_t>(sum) <= seen) below += ways[sum];
-    if (static_cast<int64_t>(sum) >= seen) above += ways[sum];
+  for (size_t sum = 0; sum < counts.size(); ++sum) {
+    all += counts[sum];
+    if (static_cast<int64_t>(sum) <= seen) below += counts[sum];
+    if (static_cast<int64_t>(sum) >= seen) above += counts[sum];
   }
   return std::min(1.0, 2 * std::min(below, above) / all);
 }
@@ -280,7 +281,7 @@ double mann_whitney_p(std::span<const double> first, std::span<const double> sec
   for (const double value : second) values.push_back({value, false});
   const Ranks ranks = ranks_of(std::move(values));
   if (first.size() + second.size() <= most_for_exact) {
-    return exact_p(ways_by_sum(ranks.doubled, first.size()), ranks.doubled_sum_of_first);
+    return exact_p(counts_by_sum(ranks.doubled, first.size()), ranks.doubled_sum_of_first);
   }
   return approximate_p(ranks, static_cast<double>(first.size()),
                        static_cast<double>(second.size()));
@@ -296,7 +297,7 @@ double wilcoxon_p(std::span<const double> differences) {
   const auto n = static_cast<double>(sizes.size());
   const Ranks ranks = ranks_of(std::move(sizes));
   if (n <= most_for_exact) {
-    return exact_p(ways_of_signs(ranks.doubled), ranks.doubled_sum_of_first);
+    return exact_p(counts_of_signs(ranks.doubled), ranks.doubled_sum_of_first);
   }
   const double sum = static_cast<double>(ranks.doubled_sum_of_first) / 2;
   return normal_p(sum - n * (n + 1) / 4, n * (n + 1) * (2 * n + 1) / 24 - ranks.ties / 48);

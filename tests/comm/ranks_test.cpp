@@ -94,7 +94,7 @@ TEST(Ranks, TheFailureOfOneIsTheFailureOfAll) {
     ADD_FAILURE() << "nothing was thrown";
   } catch (const JobFailure& failure) {
     EXPECT_EQ(failure.exit_code, ExitCode::usage);
-    EXPECT_EQ(failure.told, world->rank() > 0);
+    EXPECT_EQ(failure.reported, world->rank() > 0);
     EXPECT_THAT(failure.what(), testing::StartsWith("rank 1 ("));
     EXPECT_THAT(failure.what(), testing::EndsWith("): no such thing"));
   }

@@ -92,10 +92,10 @@ std::string csv_of(const Bars& bars) {
 
 // One element of the plot for each side and kind that occur, so that the key names no other.
 std::string script_of(const Bars& bars) {
-  std::set<std::pair<size_t, Kind>> looks;
-  for (const Bar& bar : bars.bars) looks.insert({bar.side, bar.kind});
+  std::set<std::pair<size_t, Kind>> styles;
+  for (const Bar& bar : bars.bars) styles.insert({bar.side, bar.kind});
   std::string plots;
-  for (const auto& [side, kind] : looks) {
+  for (const auto& [side, kind] : styles) {
     const std::string& name = bars.sides[side];
     plots += "$data using (strcol('mark') eq 'bar' && column('side') == " + std::to_string(side) +
              " && strcol('kind') eq '" + to_string(kind) +
@@ -107,7 +107,7 @@ std::string script_of(const Bars& bars) {
   const AxisEnd end = axis_end_of(bars);
   constexpr int key_height = 20;
   return chart_head(height_of_rows(bars.rows.size() * (bars.sides.size() + 1) / 2) +
-                        key_height * static_cast<int>(looks.size()),
+                        key_height * static_cast<int>(styles.size()),
                     end) +
          row_axis(bars.rows) +
          axis('x', 0, (1 + room_of_value) * end.value, tick_step(end.value, most_ticks(end.value)),

@@ -23,7 +23,7 @@ RunRequest asked_again(const RunConfig& config) {
 }
 
 // The configuration that a run records: everything settled.
-RunConfig settled(RunConfig config, Device device) {
+RunConfig resolved(RunConfig config, Device device) {
   fill_defaults(config, device);
   return config;
 }
@@ -40,7 +40,7 @@ TEST(RunArguments, AskForTheSameWork) {
   for (const Device device : {Device::cpu, Device::cuda}) {
     RunConfig config;
     config.device = device;
-    expect_same_work(settled(config, device));
+    expect_same_work(resolved(config, device));
     config.model = "resnet101";
     config.precision = Precision::bf16;
     config.batch = 24;
@@ -58,7 +58,7 @@ TEST(RunArguments, AskForTheSameWork) {
     config.seed = 42;
     config.verify = true;
     config.profile = true;
-    expect_same_work(settled(config, device));
+    expect_same_work(resolved(config, device));
   }
 }
 
@@ -72,17 +72,17 @@ TEST(RunArguments, AskForWhatOneDeviceTakes) {
   gpu.loss_scale = LossScale{65536, true};
   gpu.steps = 50;
   gpu.forward_only = true;
-  RunConfig settled_gpu = settled(gpu, Device::cuda);
+  RunConfig settled_gpu = resolved(gpu, Device::cuda);
   settled_gpu.duration_seconds = RunConfig{}.duration_seconds;
   expect_same_work(settled_gpu);
   RunConfig cpu;
   cpu.device = Device::cpu;
   cpu.threads = 2;
-  expect_same_work(settled(cpu, Device::cpu));
+  expect_same_work(resolved(cpu, Device::cpu));
 }
 
 TEST(RunArguments, LeaveOutFilesOfTheOtherMachine) {
-  RunConfig config = settled({}, Device::cpu);
+  RunConfig config = resolved({}, Device::cpu);
   config.output = "/etc/passwd";
   config.plan_cache = "/root/evil.json";
   config.plans = "elsewhere.json";
@@ -96,12 +96,12 @@ TEST(RunArguments, LeaveOutFilesOfTheOtherMachine) {
 // Each value is one argument with its flag: it can never be read as another option.
 TEST(RunArguments, HostileTextStaysAValueAndIsRefused) {
   for (const char* text : {"--force", "; rm -rf /", "$(reboot)", "resnet50 --output x", ""}) {
-    RunConfig config = settled({}, Device::cpu);
+    RunConfig config = resolved({}, Device::cpu);
     config.model = text;
     EXPECT_THAT(run_arguments(repeated_workload(config)), Contains("--model=" + std::string(text)));
     EXPECT_THROW(asked_again(config), std::invalid_argument) << text;
   }
-  RunConfig config = settled({}, Device::cuda);
+  RunConfig config = resolved({}, Device::cuda);
   config.loss_scale = LossScale{7, true};
   EXPECT_THROW(run_arguments(repeated_workload(config)), std::invalid_argument);
 }

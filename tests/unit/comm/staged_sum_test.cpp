@@ -83,7 +83,7 @@ class SimulatedRank : public StagedOperations {
       copy(memory_.sums[bucket], buckets_[bucket], part_of_rank(bucket, rank));
     }
   }
-  void tell(Stage stage, int first) override {
+  void signal(Stage stage, int first) override {
     for (const int other : others()) {
       then([this, stage, first, other] {
         bool& flag = memory_.flags[{stage, first, other, rank_}];

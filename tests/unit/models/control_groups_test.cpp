@@ -39,11 +39,11 @@ TEST(ControlGroups, OfVersion1HaveTheSameLimits) {
 
 TEST(ControlGroups, NoLimitIsNotUnknown) {
   const TemporaryFolder root;
-  EXPECT_FALSE(group_limits(root.path()).tells_cpus);
+  EXPECT_FALSE(group_limits(root.path()).knows_cpus);
   root.write("sys/fs/cgroup/cpu.max", "max 100000\n");
   const GroupLimits limits = group_limits(root.path());
-  EXPECT_TRUE(limits.tells_cpus);
-  EXPECT_FALSE(limits.tells_memory);
+  EXPECT_TRUE(limits.knows_cpus);
+  EXPECT_FALSE(limits.knows_memory);
   EXPECT_EQ(limits.cpus, std::nullopt);
 }
 

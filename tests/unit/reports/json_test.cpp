@@ -123,8 +123,9 @@ TEST(ReportJson, ErrorsNameThePlace) {
   EXPECT_THAT(refusal_of_report(sample_with("/invocation/started_at", "yesterday")),
               HasSubstr("a time"));
   const Json of_all_ranks = {{"code", "drift"}, {"text", "it drifts"}, {"rank", nullptr}};
-  EXPECT_THAT(refusal_of_report(sample_with("/arms/0/runs/0/warnings", {of_all_ranks})),
-              HasSubstr("/arms/0/runs/0/warnings/0/rank must be left out"));
+  EXPECT_THAT(
+      refusal_of_report(sample_with("/arms/0/runs/0/warnings", Json::array({of_all_ranks}))),
+      HasSubstr("/arms/0/runs/0/warnings/0/rank must be left out"));
 }
 
 TEST(ReportJson, IntegersMayBeWrittenAsDoublesOfTheSameValue) {

@@ -12,9 +12,9 @@ using testing::ElementsAre;
 TEST(ToldText, NamesWhoGaveAWarning) {
   const Warning warning{
       .code = "drift", .text = "it drifts", .job = 1, .rank = 2, .stage = 0, .host = "vm0"};
-  EXPECT_EQ(told_text(warning), "job 2: rank 2, stage 0 (vm0): it drifts");
+  EXPECT_EQ(attributed_text(warning), "job 2: rank 2, stage 0 (vm0): it drifts");
   EXPECT_THAT(givers_of(warning), ElementsAre("job 2", "rank 2, stage 0 (vm0)"));
-  EXPECT_EQ(told_text({"drift", "it drifts"}), "it drifts");
+  EXPECT_EQ(attributed_text({"drift", "it drifts"}), "it drifts");
 }
 
 TEST(ToldText, IsReadBackWithAndWithoutTheValuesBesideIt) {
@@ -25,18 +25,18 @@ TEST(ToldText, IsReadBackWithAndWithoutTheValuesBesideIt) {
       {.code = "a", .text = "", .job = 3, .rank = 0, .stage = 1, .host = ""}};
   for (const Warning& warning : warnings) {
     Warning earlier{.code = "a", .text = ""};
-    take_told_text(told_text(warning), earlier);
-    EXPECT_EQ(earlier, warning) << told_text(warning);
+    set_attributed_text(attributed_text(warning), earlier);
+    EXPECT_EQ(earlier, warning) << attributed_text(warning);
     Warning beside = warning;
     beside.text.clear();
-    take_told_text(told_text(warning), beside);
+    set_attributed_text(attributed_text(warning), beside);
     EXPECT_EQ(beside, warning);
   }
 }
 
 TEST(ToldText, OfAMonitorsVerdictTheWorstReasonIsTheFigure) {
   Warning warning{.code = "monitor_shared", .text = ""};
-  take_told_text(
+  set_attributed_text(
       "rank 1 (vm0): in the timed window: the hypervisor gave 39.1 % of the CPUs' time to "
       "others (steal); other processes kept 1.99 CPUs busy",
       warning);
@@ -44,8 +44,8 @@ TEST(ToldText, OfAMonitorsVerdictTheWorstReasonIsTheFigure) {
   EXPECT_EQ(warning.figure->unit, FigureUnit::share);
   EXPECT_NEAR(warning.figure->value, 0.391, 1e-12);
   EXPECT_EQ(warning.figure->limit, 0.01);
-  take_told_text("in the timed window: cpu_hertz is not known: no file",
-                 warning = {"monitor_unknown", ""});
+  set_attributed_text("in the timed window: cpu_hertz is not known: no file",
+                      warning = {"monitor_unknown", ""});
   EXPECT_EQ(warning.figure, std::nullopt);
 }
 
@@ -53,7 +53,7 @@ TEST(ToldText, WhatOnlyLooksLikeAGiverIsOfTheText) {
   for (const char* text : {"job x: y", "job 1", "rank 1: y", "rank 1 (a", "rank  1 (a): y",
                            "job 0: x", "job -5: x", "rank -1 (a): x", ""}) {
     Warning warning;
-    take_told_text(text, warning);
+    set_attributed_text(text, warning);
     EXPECT_EQ(warning, (Warning{.code = "", .text = text}));
   }
 }

@@ -68,9 +68,9 @@ TEST(RepeatedLayout, RefusesOtherNumbersOfHostsAndGpus) {
   refused(report_of({0, 1}), "a:2", "it ran on 2 hosts (");
   refused(report_of({0, 0}), "a:1", "more GPUs of a host than 'a' has: 1");
   refused(report_of({0, 0}, {2, 1}), "a:4", "does not report all ranks");
-  Report untold = report_of({0, 0}, {}, {0, 1});
-  untold.arms[0].runs[0].ranks[1].vm.reset();
-  refused(untold, "a:2", "which rank was in which VM");
+  Report not_published = report_of({0, 0}, {}, {0, 1});
+  not_published.arms[0].runs[0].ranks[1].vm.reset();
+  refused(not_published, "a:2", "which rank was in which VM");
 }
 
 TEST(RepeatedLayout, SharesWhatTheJobsShared) {
