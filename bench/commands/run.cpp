@@ -35,6 +35,7 @@
 #include "reports/document/settings.h"
 #include "reports/formats/run_tables.h"
 #include "reports/json/json.h"
+#include "reports/json/report_files.h"
 #include "reports/merge/merge.h"
 
 namespace nearmetal {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "reports/document/environment.h"
+#include "reports/document/monitoring.h"
 
 namespace nearmetal {
 

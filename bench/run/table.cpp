@@ -162,7 +162,7 @@ std::string types_of(const std::vector<Bucket>& buckets) {
 // Other sums are told at the rate of a ring that takes as long.
 bool is_of_a_ring(const Communication& communication) {
   return !communication.all_reduce ||
-         collective_for(*communication.all_reduce, true).has_rate_of_ring;
+         collective_for(communication.all_reduce, true).has_rate_of_ring;
 }
 
 void print_communication(const Lines& lines, const Communication& communication) {

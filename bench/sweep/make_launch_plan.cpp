@@ -26,6 +26,7 @@
 #include "comm/layout/short_form.h"
 #include "models/load_module.h"
 #include "reports/json/json.h"
+#include "reports/json/report_files.h"
 
 namespace nearmetal {
 

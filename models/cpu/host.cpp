@@ -19,6 +19,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "base/names.h"
 #include "models/control_groups.h"
 #include "models/cpu/onednn.h"
 #include "models/memory_plan.h"

@@ -7,6 +7,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "base/names.h"
+
 namespace nearmetal::cuda {
 namespace {
 

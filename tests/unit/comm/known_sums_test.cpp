@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/names.h"
 #include "comm/known_values.h"
 #include "models/program.h"
 #include "models/sixteen_bits.h"
