@@ -89,9 +89,9 @@ class Sweep {
     terminal_.remark(choices_of(plan_));
     show_duration();
     choose_kernels();
-    for (const Launch& launch : launches_left()) {
+    for (const Launch& launch : plan_.launches) {
       if (stop_ != 0 || ended_ != ExitCode::ok) break;
-      start(launch);
+      if (!runs_->done(launch)) start(launch);  // a run before may have shown that it cannot run
     }
     return finish();
   }
