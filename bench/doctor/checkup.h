@@ -1,4 +1,4 @@
-// What doctor looks at on a machine.
+// The facts of a machine that doctor checks.
 #pragma once
 
 #include <map>

@@ -95,7 +95,7 @@ TrainerResult result_so_far(const TrainerProgress& progress) {
 }
 
 // Ranks that exchange gradients take the same steps; of others nothing is known here.
-void summarise_ranks(const RunConfig& config, Run& run) {
+void mark_other_ranks_unknown(const RunConfig& config, Run& run) {
   if (run.world_size == 1) return;
   if (run.status == Status::partial) {
     run.failure =
@@ -121,7 +121,7 @@ std::optional<Report> report_so_far(const RankTask& task) {
   result.first_step_end_seconds = task.context.clock.seconds_at(result.trained->first_step_end);
   Report report = make_rank_report(task.request, task.device, task.start, result);
   report.exit_code = static_cast<int>(exit_code_of_signal(task.context.stop));
-  summarise_ranks(task.device.config, report.arms.at(0).runs.at(0));
+  mark_other_ranks_unknown(task.device.config, report.arms.at(0).runs.at(0));
   // The sweep needs the names of hosts to merge its jobs.
   const RunRequest& request = task.request;
   if (request.config.no_host_info && !request.conducted) leave_out_host_info(report);

@@ -31,10 +31,10 @@ struct ExplainedSide {
 
 /// The evidence in words; none where nothing was seen.
 using Seen = std::optional<std::string>;
-/// The same of the new side, which the base does not show.
+/// The evidence that the new side shows and the base does not.
 using Between = std::function<Seen(const ExplainedSide& base, const ExplainedSide& next)>;
 
-/// What shows a condition on one machine.
+/// The evidence of a condition on one machine.
 struct Sign {
   std::string seen;
   std::optional<Urgency> severity{};           // where it is not that of the condition
@@ -48,7 +48,7 @@ using Signs = std::vector<Sign>;
 Signs signs_naming(const std::vector<std::string>& names, const std::string& before,
                    const std::string& after = "");
 
-/// What to do, which depends on the kind of machine. The first text alone is for all kinds.
+/// The remedy, by kind of machine. Where the first text stands alone, it is for all kinds.
 struct Advice {
   std::string kvm{};  // and of hypervisors other than ESXi
   std::string esxi{};
@@ -86,13 +86,13 @@ struct Condition {
 };
 using Conditions = std::vector<Condition>;
 
-/// What doctor alone tells.
+/// A row for doctor alone.
 Condition of_machine(const char* code, const Here& here, const char* why, const Advice& advice,
                      Urgency severity = Urgency::warning);
-/// What attribution alone tells.
+/// A row for attribution alone.
 Condition of_sides(const char* code, const Slowed& slowed, const Between& between,
                    const Advice& advice);
-/// What both tell.
+/// A row for both.
 Condition of_both(const Codes& codes, const Slowed& slowed, const Here& here,
                   const Between& between, const char* why, const Advice& advice,
                   Urgency severity = Urgency::warning);
@@ -109,7 +109,7 @@ Signs signs_of(const Condition& condition, const Environment& machine);
 Finding finding_of(const Condition& condition, const Environment& machine, const Sign& sign);
 std::vector<Finding> findings_of(const Conditions& conditions, const Environment& machine);
 
-/// What attribution tells: the evidence as `seen`, and the advice as `fix`.
+/// The finding of attribution: the evidence as `seen`, and the advice as `fix`.
 std::optional<Finding> found_between(const Condition& condition, const ExplainedSide& base,
                                      const ExplainedSide& next);
 
