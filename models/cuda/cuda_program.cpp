@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "models/cuda/compiler/exchange.h"
 #include "models/cuda/compiler/lowering.h"
 #include "models/cuda/device/device.h"
 #include "models/cuda/kernels/beside_step.h"

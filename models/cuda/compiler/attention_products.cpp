@@ -2,20 +2,19 @@
 
 namespace nearmetal::cuda {
 
-HeadMatrices part_of_packed(const AttentionExtent& extent, const Tensor* packed, int part) {
+HeadMatrices part_of_packed(const AttentionExtent& extent, int part) {
   const int64_t features = extent.features();
-  return {packed, part * features, 3 * features, extent.head_features,
-          extent.tokens * 3 * features};
+  return {part * features, 3 * features, extent.head_features, extent.tokens * 3 * features};
 }
 
-HeadMatrices heads_of_tokens(const AttentionExtent& extent, const Tensor* tokens) {
+HeadMatrices heads_of_tokens(const AttentionExtent& extent) {
   const int64_t features = extent.features();
-  return {tokens, 0, features, extent.head_features, extent.tokens * features};
+  return {0, features, extent.head_features, extent.tokens * features};
 }
 
-HeadMatrices score_matrices(const AttentionExtent& extent, const Tensor* scores) {
+HeadMatrices score_matrices(const AttentionExtent& extent) {
   const int64_t row = score_row_elements(extent), matrix = extent.tokens * row;
-  return {scores, 0, row, matrix, extent.heads * matrix};
+  return {0, row, matrix, extent.heads * matrix};
 }
 
 AttentionCalls attention_calls(const AttentionExtent& extent, const AttentionProduct& product) {

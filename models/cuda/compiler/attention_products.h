@@ -8,8 +8,6 @@
 
 namespace nearmetal::cuda {
 
-struct Tensor;
-
 /// The size of scores or probabilities [batch, heads, tokens, row_elements] with aligned rows.
 constexpr int64_t score_row_elements(const AttentionExtent& extent) {
   return (extent.tokens + 7) / 8 * 8;
@@ -20,7 +18,6 @@ constexpr int64_t score_elements(const AttentionExtent& extent) {
 
 /// Where the matrix of a head of a sample lies in a tensor, in elements.
 struct HeadMatrices {
-  const Tensor* tensor = nullptr;
   int64_t first = 0;      // of the first head of the first sample
   int64_t row_step = 0;   // from row to row
   int64_t head_step = 0;  // from head to head
@@ -28,10 +25,10 @@ struct HeadMatrices {
 };
 
 /// [tokens, head_features] each: of `packed` (part 0 q, 1 k, 2 v), or of [batch, tokens, features].
-HeadMatrices part_of_packed(const AttentionExtent& extent, const Tensor* packed, int part);
-HeadMatrices heads_of_tokens(const AttentionExtent& extent, const Tensor* tokens);
+HeadMatrices part_of_packed(const AttentionExtent& extent, int part);
+HeadMatrices heads_of_tokens(const AttentionExtent& extent);
 /// [tokens, tokens] each.
-HeadMatrices score_matrices(const AttentionExtent& extent, const Tensor* scores);
+HeadMatrices score_matrices(const AttentionExtent& extent);
 
 /// d = a * b, where a and b may be stored transposed, `inner` being the dimension they share.
 struct AttentionProduct {

@@ -1,8 +1,15 @@
-#include <map>
+#include "models/cuda/compiler/exchange.h"
 
-#include "models/cuda/compiler/lowering.h"
+#include <algorithm>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "models/cuda/kernels/update.h"
 #include "models/memory_plan.h"
+#include "models/step_order.h"
 
 namespace nearmetal::cuda {
 namespace {
@@ -66,98 +73,79 @@ Kernel mean(const std::string& name, const Sent& part, int64_t micro_batches) {
                   });
 }
 
-// The kernels around the sums of one program.
-class Exchange {
- public:
-  Exchange(const FlatLayout& layout, const ProgramOptions& options, const StepResources& resources,
-           AllReduce& all_reduce)
-      : all_reduce_(all_reduce),
-        state_(resources.state),
-        micro_batches_(options.micro_batches),
-        matrices_(section({resources.parameters.matrix_gradients, layout.matrix_elements,
-                           stored_type(options.precision)},
-                          resources.parameters.sum_before, resources.sent_matrices, options)),
-        vectors_(section(
-            {resources.parameters.vector_gradients, layout.vector_elements, Precision::fp32},
-            micro_batches_ == 1 ? nullptr
-                                : resources.parameters.sum_before + layout.matrix_elements,
-            resources.sent_vectors, options)) {}
+// The sections of the flat gradient, in the order of GradientSection.
+std::vector<Sent> sections_of(const FlatLayout& layout, const ProgramOptions& options,
+                              const StepResources& resources) {
+  const FlatParameters& flat = resources.parameters;
+  float* vector_sums =
+      flat.sum_before == nullptr ? nullptr : flat.sum_before + layout.matrix_elements;
+  return {section({flat.matrix_gradients, layout.matrix_elements, stored_type(options.precision)},
+                  flat.sum_before, resources.sent_matrices, options),
+          section({flat.vector_gradients, layout.vector_elements, Precision::fp32}, vector_sums,
+                  resources.sent_vectors, options)};
+}
 
-  Precision sent_type() const { return matrices_.summed.type; }
+Kernel start_of(AllReduce& all_reduce, size_t first, size_t count, int64_t bytes) {
+  return exchange("bucket " + std::to_string(first), all_reduce.library(), bytes,
+                  [&all_reduce, first = static_cast<int>(first), count = static_cast<int>(count)](
+                      cudaStream_t stream) { all_reduce.start(first, count, stream); });
+}
 
-  void bind(const std::vector<BucketRange>& ranges) {
-    for (const BucketRange& range : ranges)
-      buckets_.push_back(matrices_.part(range.begin, range.end));
-    buckets_.push_back(vectors_);
-    std::vector<GradientBucket> summed;
-    for (const Sent& bucket : buckets_) summed.push_back(bucket.summed);
-    all_reduce_.bind(std::move(summed));
-  }
-
-  void append_start(size_t first, int count, std::vector<Kernel>& kernels) const {
-    const std::string name = "bucket " + std::to_string(first);
-    int64_t bytes = 0;
-    for (size_t i = first; i < first + count; ++i) {
-      const Sent& bucket = buckets_[i];
-      bytes += bucket.summed.bytes();
-      if (micro_batches_ > 1) {
-        kernels.push_back(mean("bucket " + std::to_string(i), bucket, micro_batches_));
-      }
-      if (!bucket.is_converted()) continue;
-      kernels.push_back(conversion("bucket " + std::to_string(i), bucket.computed, bucket.summed));
-    }
-    kernels.push_back(
-        exchange(name, all_reduce_.library(), bytes,
-                 [&all_reduce = all_reduce_, first = static_cast<int>(first),
-                  count](cudaStream_t stream) { all_reduce.start(first, count, stream); }));
-  }
-
-  void append_end(std::vector<Kernel>& kernels) const {
-    kernels.push_back(exchange("all buckets", all_reduce_.library(), 0,
-                               [&all_reduce = all_reduce_, state = state_](cudaStream_t stream) {
-                                 launch_mark_backward_end(state, stream);
-                                 all_reduce.finish(stream);
-                               }));
-    if (matrices_.is_converted()) {
-      kernels.push_back(conversion("matrices", matrices_.summed, matrices_.computed));
-    }
-    if (vectors_.is_converted()) {
-      kernels.push_back(conversion("vectors", vectors_.summed, vectors_.computed));
-    }
-  }
-
- private:
-  AllReduce& all_reduce_;
-  StepState* state_;
-  int64_t micro_batches_;
-  Sent matrices_, vectors_;
-  std::vector<Sent> buckets_;
-};
+Kernel end_of(AllReduce& all_reduce, StepState* state) {
+  return exchange("all buckets", all_reduce.library(), 0,
+                  [&all_reduce, state](cudaStream_t stream) {
+                    launch_mark_backward_end(state, stream);
+                    all_reduce.finish(stream);
+                  });
+}
 
 }  // namespace
 
 void insert_exchange(LoweredStep& step, const FlatLayout& layout, const ProgramOptions& options,
                      const StepResources& resources, AllReduce& all_reduce, int64_t bucket_bytes) {
   std::erase_if(step.kernels, [](const Kernel& kernel) { return kernel.phase == Phase::exchange; });
-  Exchange exchange(layout, options, resources, all_reduce);
-  const std::vector<BucketRange> buckets =
-      cut_buckets(completed_by(step, layout), layout.matrix_elements,
-                  bucket_bytes / element_bytes(exchange.sent_type()));
-  exchange.bind(buckets);
-
-  std::vector<Kernel> kernels;
-  size_t next = 0;
-  for (size_t k = 0; k < step.kernels.size(); ++k) {
-    if (step.kernels[k].phase == Phase::update && next < buckets.size()) {
-      exchange.append_start(next++, 2, kernels);
-      exchange.append_end(kernels);
-    }
-    kernels.push_back(std::move(step.kernels[k]));
-    for (; next + 1 < buckets.size() && buckets[next].complete_after == k; ++next) {
-      exchange.append_start(next, 1, kernels);
+  const auto first_update = std::ranges::find(step.kernels, Phase::update, &Kernel::phase);
+  const auto update = static_cast<size_t>(first_update - step.kernels.begin());
+  const std::vector<Sent> sent = sections_of(layout, options, resources);
+  const std::vector<GradientSection> sections = {
+      {cut_buckets(completed_by(step, layout), layout.matrix_elements,
+                   bucket_bytes / element_bytes(sent[0].summed.type)),
+       sent[0].is_converted()},
+      // Vectors are small, and complete only at the end of the backward pass.
+      {{{0, layout.vector_elements, update - 1}}, sent[1].is_converted()}};
+  std::vector<Sent> buckets;
+  std::vector<GradientBucket> summed;
+  for (size_t s = 0; s < sections.size(); ++s) {
+    for (const BucketRange& range : sections[s].buckets) {
+      buckets.push_back(sent[s].part(range.begin, range.end));
+      summed.push_back(buckets.back().summed);
     }
   }
-  step.kernels = std::move(kernels);
+  all_reduce.bind(std::move(summed));
+  const auto make = [&](const ExchangeEvent& event) {
+    const std::string name = "bucket " + std::to_string(event.bucket);
+    const Sent& whole = sent[event.section];
+    switch (event.kind) {
+      case ExchangeEventKind::mean:
+        return mean(name, buckets[event.bucket], options.micro_batches);
+      case ExchangeEventKind::convert:
+        return conversion(name, buckets[event.bucket].computed, buckets[event.bucket].summed);
+      case ExchangeEventKind::start: {
+        int64_t bytes = 0;
+        for (size_t i = 0; i < event.count; ++i) bytes += buckets[event.bucket + i].summed.bytes();
+        return start_of(all_reduce, event.bucket, event.count, bytes);
+      }
+      case ExchangeEventKind::finish:
+        return end_of(all_reduce, resources.state);
+      case ExchangeEventKind::convert_back:
+        return conversion(event.section == 0 ? "matrices" : "vectors", whole.summed,
+                          whole.computed);
+    }
+    throw std::logic_error("unnamed ExchangeEventKind");
+  };
+  const std::vector<ExchangeEvent> events =
+      exchange_order(sections, options.micro_batches > 1, update);
+  step.kernels = with_exchange(std::move(step.kernels), events, make);
 }
 
 }  // namespace nearmetal::cuda

@@ -2,250 +2,274 @@
 
 #include <algorithm>
 #include <map>
-#include <memory>
+#include <set>
 #include <stdexcept>
+#include <string>
+#include <utility>
 
-#include "models/cuda/compiler/lowering_state.h"
-#include "models/cuda/kernels/norm_pool.h"
+#include "models/cuda/compiler/emission.h"
+#include "models/cuda/compiler/planner.h"
+#include "models/cuda/kernels/update.h"
+#include "models/step_order.h"
 #include "models/synthetic.h"
 
 namespace nearmetal::cuda {
-Lowering::Lowering(const Graph& graph, const ProgramOptions& options,
-                   const LoweringChoices& choices, const FlatLayout& layout,
-                   const StepResources& resources)
-    : graph_(graph),
-      options_(options),
-      choices_(choices),
-      layout_(layout),
-      resources_(resources),
-      patterns_(graph, options.kernels, options.precision) {}
+namespace {
 
-LoweredStep Lowering::run() {
-  labels_and_samples();
-  const PipelinePlace& pipeline = options_.pipeline;
-  kept_.resize(options_.micro_batches);
-  boundary_.resize(options_.micro_batches);
-  const std::vector<StageTask> tasks = stage_tasks(
-      pipeline.schedule, pipeline.stages, static_cast<int>(options_.micro_batches), pipeline.stage);
-  for (size_t i = 0; i < tasks.size(); ++i) lower_task(tasks, i);
-  if (graph_.is_trainable()) finish();
-  place();
-  return std::move(step_);
+StageLinks& links_of(const StepResources& resources) {
+  if (resources.links == nullptr) throw std::logic_error("the stage has no neighbours");
+  return *resources.links;
 }
 
-Extent Lowering::extent(int node) const {
-  const Shape& shape = graph_.node(node).shape;
-  return {options_.batch_size * shape.height * shape.width, static_cast<int>(shape.channels)};
+// Realises the events of a step by the ops of its passes.
+class Lowering {
+ public:
+  Lowering(const Graph& graph, const ProgramOptions& options, const LoweringChoices& choices,
+           const FlatLayout& layout, const StepResources& resources)
+      : graph_(graph),
+        options_(options),
+        layout_(layout),
+        resources_(resources),
+        ops_(plan_ops(graph, options, choices,
+                      {resources.reduction.multiprocessors, resources.cudnn})),
+        tensors_(options.micro_batches, std::vector<const Tensor*>(ops_.values.size())) {
+    if (!has_stem(graph)) return;
+    step_.image_layout = stem_image_layout(choices.stem, stem_convolution(graph), graph.image(),
+                                           options.step_images());
+  }
+
+  LoweredStep run() {
+    const StepFacts facts{options_.pipeline, options_.micro_batches, graph_.is_trainable(),
+                          options_.forward_only};
+    for (const StepEvent& event : step_order(facts)) realise(event);
+    if (ops_.logits != no_value) step_.logits = tensors_.back()[ops_.logits];
+    place();
+    return std::move(step_);
+  }
+
+ private:
+  void realise(const StepEvent& event);
+  void draw_input();
+  void mark(const char* name, size_t mark);
+  void emit_pass(const std::vector<FusedOp>& ops, int64_t micro_batch);
+  void transfer(const StepEvent& event);
+  void add_gradients(MicroBatch part);
+  void finish_step();
+  void end_pipeline();
+  void update();
+  void place();
+
+  // The tensor of a value, made where there is none yet.
+  const Tensor* tensor(int64_t micro_batch, ValueId value);
+  Kernel& add(const std::string& name, Phase phase, const std::string& implementation, double bytes,
+              Launch launch);
+  FinishOperands finish_operands() const;
+
+  const Graph& graph_;
+  const ProgramOptions& options_;
+  const FlatLayout& layout_;
+  const StepResources& resources_;
+  const Ops ops_;
+  std::vector<std::vector<const Tensor*>> tensors_;  // by micro-batch, then by value
+  LoweredStep step_;
+};
+
+const Tensor* Lowering::tensor(int64_t micro_batch, ValueId value) {
+  const Tensor*& found = tensors_[micro_batch][value];
+  if (found != nullptr) return found;
+  const int64_t bytes = ops_.values[value].bytes;
+  const bool part_of_images = value == ops_.input && step_.images != nullptr;
+  if (!part_of_images) return found = &step_.tensors.emplace_back(Tensor{bytes, nullptr});
+  if (options_.micro_batches == 1) return found = step_.images;
+  return found = &step_.tensors.emplace_back(
+             Tensor{.bytes = bytes, .whole = step_.images, .offset_bytes = micro_batch * bytes});
 }
 
-StemShape Lowering::stem_shape(int conv) const {
-  const Node& node = graph_.node(conv);
-  const Shape& input = graph_.input_shape(node);
-  return {options_.batch_size, static_cast<int>(input.height), static_cast<int>(input.width),
-          static_cast<int>(node.shape.height), static_cast<int>(node.shape.width)};
-}
-
-Kernel& Lowering::emit(const std::string& name, Phase phase, const std::string& implementation,
-                       std::vector<const Tensor*> operands,
-                       std::function<void(cudaStream_t)> launch) {
-  std::erase(operands, nullptr);
-  double bytes = 0;
-  for (const Tensor* operand : operands) bytes += static_cast<double>(operand->bytes);
+Kernel& Lowering::add(const std::string& name, Phase phase, const std::string& implementation,
+                      double bytes, Launch launch) {
   return step_.kernels.emplace_back(Kernel{.name = name,
                                            .phase = phase,
                                            .implementation = implementation,
                                            .bytes = bytes,
-                                           .operands = std::move(operands),
                                            .launch = std::move(launch)});
 }
 
-void Lowering::labels_and_samples() {
-  if (graph_.reads_tokens()) draw_tokens();
+void Lowering::realise(const StepEvent& event) {
+  switch (event.kind) {
+    case StepEventKind::input:
+      return draw_input();
+    case StepEventKind::begin_pipeline:
+      return mark("begin of the pipeline", marks_of_step(options_) - 2);
+    case StepEventKind::start_transfer:
+    case StepEventKind::finish_transfer:
+      return transfer(event);
+    case StepEventKind::begin_task:
+      return mark("begin", 2 * event.task);
+    case StepEventKind::forward:
+      return emit_pass(ops_.forward, event.micro_batch);
+    case StepEventKind::backward:
+      return emit_pass(ops_.backward, event.micro_batch);
+    case StepEventKind::end_backward:
+      return emit_pass(ops_.ends, event.micro_batch);
+    case StepEventKind::add_gradients:
+      return add_gradients(event.part);
+    case StepEventKind::end_task:
+      return mark("end", 2 * event.task + 1);
+    case StepEventKind::finish_step:
+      return finish_step();
+    case StepEventKind::sum_over_stages:
+      add("sum over stages", Phase::update, "transfer", 0,
+          [&r = resources_](cudaStream_t stream) { links_of(r).sum(r.stage_sums, 2, stream); });
+      return;
+    case StepEventKind::end_pipeline:
+      return end_pipeline();
+    case StepEventKind::update:
+      return update();
+  }
+}
+
+void Lowering::draw_input() {
+  const Node& first = graph_.node(0);
+  if (graph_.reads_tokens()) {
+    if (options_.input != Input::device) {
+      unsupported(first, "they are drawn on the device, not copied from the host");
+    }
+    add(first.name, Phase::input, "own", 0,
+        [seed = image_seed(options_.data_seed), vocabulary = first.vocabulary,
+         count = options_.step_images() * first.shape.tokens(),
+         &r = resources_](cudaStream_t stream) {
+          launch_draw_tokens({seed, count, r.state, r.fixed_tokens, r.use_fixed_samples, r.tokens},
+                             vocabulary, stream);
+        });
+  }
   if (graph_.has_loss()) {
-    emit("labels", Phase::input, "own", {},
-         [seed = label_seed(options_.data_seed), classes = graph_.classes(),
-          count = options_.step_images() * graph_.labels_per_sample(),
-          &r = resources_](cudaStream_t stream) {
-           launch_draw_labels({seed, count, r.state, r.fixed_labels, r.use_fixed_samples, r.labels},
-                              classes, stream);
-         });
+    add("labels", Phase::input, "own", 0,
+        [seed = label_seed(options_.data_seed), classes = graph_.classes(),
+         count = options_.step_images() * graph_.labels_per_sample(),
+         &r = resources_](cudaStream_t stream) {
+          launch_draw_labels({seed, count, r.state, r.fixed_labels, r.use_fixed_samples, r.labels},
+                             classes, stream);
+        });
   }
-  if (graph_.receives() || graph_.reads_tokens()) return;
-  step_.image_layout = stem_image_layout(choices_.stem, stem_convolution(graph_), graph_.image(),
-                                         options_.step_images());
-  step_.images = tensor(step_.image_layout.stored_elements() * element_size());
+  if (!has_stem(graph_)) return;
+  const int64_t bytes = step_.image_layout.stored_elements() * element_bytes(options_.precision);
+  step_.images = &step_.tensors.emplace_back(Tensor{bytes, nullptr});
 }
 
-void Lowering::lower_task(const std::vector<StageTask>& tasks, size_t index) {
-  const auto [pass, micro_batch] = tasks[index];
-  if (pass == Pass::backward && options_.forward_only) return;
-  micro_batch_ = micro_batch;
-  swap_micro_batch();
-  const size_t nodes = graph_.nodes().size();
-  if (pass == Pass::forward) {
-    for (auto* tensors : {&values_, &sums_, &masks_, &winner_x_}) tensors->assign(nodes, nullptr);
-    moments_.assign(nodes, {});
-    gradients_.assign(nodes, {});
-    take_images();
-  }
-  even_pixel_gradients_.assign(nodes, nullptr);
-  pending_.clear();
-  joined_.clear();
-  pending_stem_.reset();
-  summed_biases_.clear();
-  if (options_.pipeline.is_pipelined()) begin_stage_task(tasks, index);
-  for (size_t i = 0; i < nodes; ++i) {
-    if (pass == Pass::forward) forward(static_cast<int>(i));
-    if (pass == Pass::backward) backward(static_cast<int>(nodes - 1 - i));
-  }
-  if (options_.pipeline.is_pipelined()) start_send(tasks[index]);
-  sum_layer_norms();
-  if (pass == Pass::backward) end_micro_batch();
-  if (options_.pipeline.is_pipelined()) end_stage_task(tasks, index);
-  swap_micro_batch();
+void Lowering::mark(const char* name, size_t mark) {
+  add(name, Phase::forward, "mark", 0,
+      [mark = static_cast<int>(mark), &r = resources_](cudaStream_t stream) {
+        launch_mark({r.state, r.mark_ring, r.ring_size, r.mark_count}, mark, stream);
+      });
 }
 
-void Lowering::swap_micro_batch() {
-  NodeTensors& kept = kept_[micro_batch_];
-  std::swap(values_, kept.values);
-  std::swap(sums_, kept.sums);
-  std::swap(masks_, kept.masks);
-  std::swap(winner_x_, kept.winner_x);
-  std::swap(moments_, kept.moments);
-  std::swap(gradients_, kept.gradients);
+void Lowering::emit_pass(const std::vector<FusedOp>& ops, int64_t micro_batch) {
+  const Emission emission{graph_,
+                          options_,
+                          layout_,
+                          resources_,
+                          {graph_, options_.batch_size, options_.precision},
+                          micro_batch,
+                          tensors_[micro_batch]};
+  for (const FusedOp& op : ops) {
+    for (const Operand& operand : op.operands) tensor(micro_batch, operand.value);
+    step_.kernels.push_back(emit(op, emission));
+  }
 }
 
-void Lowering::take_images() {
-  if (step_.images == nullptr) return;
-  values_[0] = step_.images;
-  if (options_.micro_batches == 1) return;
-  const int64_t bytes = step_.images->bytes / options_.micro_batches;
-  values_[0] = &step_.tensors.emplace_back(
-      Tensor{.bytes = bytes, .whole = step_.images, .offset_bytes = micro_batch_ * bytes});
+// A kernel of its own: the links have streams beside that of the step.
+void Lowering::transfer(const StepEvent& event) {
+  const Transfer transfer = event.transfer;
+  const ValueId value = transfer == Transfer::receive_value      ? ops_.input
+                        : transfer == Transfer::receive_gradient ? ops_.received_gradient
+                        : transfer == Transfer::send_value       ? ops_.output
+                                                                 : ops_.input_gradient;
+  const Tensor* data = tensor(event.micro_batch, value);
+  const bool starts = event.kind == StepEventKind::start_transfer;
+  const auto launch = [=, micro_batch = static_cast<int>(event.micro_batch),
+                       &r = resources_](cudaStream_t stream) {
+    if (starts) {
+      links_of(r).start(transfer, micro_batch, data->data, data->bytes, stream);
+    } else {
+      links_of(r).finish(transfer, micro_batch, stream);
+    }
+  };
+  const bool is_value = transfer == Transfer::receive_value || transfer == Transfer::send_value;
+  add(std::string(starts ? "start " : "finish ") + to_string(transfer),
+      is_value ? Phase::forward : Phase::backward, "transfer", static_cast<double>(data->bytes),
+      launch)
+      .operands = {data};
 }
 
 // The mean counts as exchange, as insert_exchange() takes it bucket by bucket instead.
-void Lowering::end_micro_batch() {
+void Lowering::add_gradients(MicroBatch part) {
   const int64_t count = options_.micro_batches;
-  if (count == 1) return;
-  const bool last = micro_batch_ == count - 1;
-  const MicroBatch which = last                ? MicroBatch::last
-                           : micro_batch_ == 0 ? MicroBatch::first
-                                               : MicroBatch::middle;
+  const bool last = part == MicroBatch::last;
   const std::string name =
       last ? "mean of " + std::to_string(count) + " micro-batches" : "sum of micro-batches";
-  const auto gradients =
-      static_cast<double>(layout_.matrix_elements * element_size() + layout_.vector_elements * 4);
+  const auto gradients = static_cast<double>(
+      layout_.matrix_elements * element_bytes(options_.precision) + layout_.vector_elements * 4);
   const auto sums = 4.0 * static_cast<double>(layout_.elements());
-  emit(name, last ? Phase::exchange : Phase::backward, "own", {},
-       [=, type = stored_type(options_.precision), &r = resources_](cudaStream_t stream) {
-         const FlatParameters& flat = r.parameters;
-         launch_add_micro_batch(
-             which, {type, flat.matrix_gradients, flat.sum_before, flat.matrix_elements}, count,
-             stream);
-         launch_add_micro_batch(which,
-                                {Precision::fp32, flat.vector_gradients,
-                                 flat.sum_before + flat.matrix_elements, flat.vector_elements},
-                                count, stream);
-       })
-      .bytes = (last ? 2 : 1) * gradients + (which == MicroBatch::middle ? 2 : 1) * sums;
+  add(name, last ? Phase::exchange : Phase::backward, "own",
+      (last ? 2 : 1) * gradients + (part == MicroBatch::middle ? 2 : 1) * sums,
+      [=, type = stored_type(options_.precision), &r = resources_](cudaStream_t stream) {
+        const FlatParameters& flat = r.parameters;
+        launch_add_micro_batch(part,
+                               {type, flat.matrix_gradients, flat.sum_before, flat.matrix_elements},
+                               count, stream);
+        launch_add_micro_batch(part,
+                               {Precision::fp32, flat.vector_gradients,
+                                flat.sum_before + flat.matrix_elements, flat.vector_elements},
+                               count, stream);
+      });
 }
 
-ConvolutionProblem Lowering::problem(ConvolutionOp op, int conv) const {
-  const Node& node = graph_.node(conv);
-  const Shape& input = graph_.input_shape(node);
-  if (is_stem(conv)) {
-    return {op, cuda::stem_shape(choices_.stem, node, input, options_.batch_size),
-            options_.precision};
-  }
-  ConvolutionShape shape = convolution_shape(node, input, options_.batch_size);
-  if (op == ConvolutionOp::backward_data && leaves_even_pixels(conv)) {
-    shape.stride = 1;
-    shape.input_height = shape.output_height;
-    shape.input_width = shape.output_width;
-  }
-  return {op, shape, options_.precision};
+void Lowering::finish_step() {
+  const double bytes = static_cast<double>(layout_.elements() * element_bytes(options_.precision));
+  add("gradient norm", Phase::update, "own", options_.forward_only ? 0 : bytes,
+      [precision = options_.precision, images = options_.step_images(),
+       dynamic = options_.loss_scale.dynamic, forward_only = options_.forward_only,
+       staged = options_.pipeline.is_pipelined(), &r = resources_](cudaStream_t stream) {
+        launch_finish_step(
+            precision,
+            {r.losses, images, r.parameters, r.ranks, r.finish_sums, r.finish_arrivals, r.state,
+             r.ring, r.ring_size, dynamic, forward_only, staged ? r.stage_sums : nullptr},
+            stream);
+      });
 }
 
-ConvolutionCall& Lowering::emit_convolution(int conv, ConvolutionOp op, Phase phase,
-                                            const Tensor* x, const Tensor* y, const Tensor* third) {
-  const Node& node = graph_.node(conv);
-  Kernel& kernel = emit(node.name, phase, "", {x, y, third}, nullptr);
-  ConvolutionCall& call = kernel.convolution.emplace();
-  call.problem = problem(op, conv);
-  call.x = x;
-  call.y = y;
-  (op == ConvolutionOp::forward_residual ? call.residual : call.sums) = third;
-  call.weight_parameter = node.parameters[0];
-  if (adds_bias(op)) call.bias_parameter = node.parameters[1];
-  if (op == ConvolutionOp::forward) {
-    if (summed_norm(conv) >= 0) call.with_sweep = ConvolutionOp::forward_statistics;
-    if (const auto found = epilogue(conv)) call.with_sweep = found->op;
-  }
-  if (op == ConvolutionOp::backward_weights) kernel.gradient_of = node.parameters[0];
-  // By the graph's own arithmetic: padded channels are no work.
-  kernel.flops = graph_.forward_flops(node) * static_cast<double>(options_.batch_size);
-  kernel.bytes += static_cast<double>(call.problem.shape.weight_elements() * element_size());
-  return call;
+// Once all stages agree on the norm, the loss and whether there is an update.
+void Lowering::end_pipeline() {
+  add("end of the pipeline", Phase::update, "own", 0,
+      [images = options_.step_images(), dynamic = options_.loss_scale.dynamic,
+       mark = marks_of_step(options_) - 1, &r = resources_](cudaStream_t stream) {
+        launch_mark({r.state, r.mark_ring, r.ring_size, r.mark_count}, mark, stream);
+        launch_finish_stages(
+            {r.losses, images, r.parameters, r.ranks, r.finish_sums, r.finish_arrivals, r.state,
+             r.ring, r.ring_size, dynamic, false, r.stage_sums},
+            stream);
+      });
 }
 
-bool Lowering::leaves_even_pixels(int conv) const {
-  const Node& node = graph_.node(conv);
-  const int input = node.inputs[0];
-  const std::vector<int>& consumers = graph_.consumers(input);
-  return !by_cudnn() && node.window == Window{1, 2, 0} && graph_.is(input, OpKind::relu) &&
-         consumers.size() == 2 && consumers.back() == conv && patterns_.norm(input) != nullptr &&
-         patterns_.norm(input)->residual >= 0;
-}
-
-ImageSize Lowering::image_size(int node) const {
-  const Shape& shape = graph_.node(node).shape;
-  return {static_cast<int>(shape.height), static_cast<int>(shape.width)};
-}
-
-PoolShape Lowering::pool_shape(int pool) const {
-  const Node& node = graph_.node(pool);
-  const Shape& input = graph_.input_shape(node);
-  return {options_.batch_size,
-          static_cast<int>(input.channels),
-          static_cast<int>(input.height),
-          static_cast<int>(input.width),
-          static_cast<int>(node.shape.height),
-          static_cast<int>(node.shape.width),
-          node.window};
-}
-
-void Lowering::finish() {
+void Lowering::update() {
   const Precision precision = options_.precision;
-  const auto& r = resources_;
-  const double elements = static_cast<double>(layout_.elements());
-  const bool staged = options_.pipeline.is_pipelined();
-  emit("gradient norm", Phase::update, "own", {},
-       [=, images = options_.step_images(), dynamic = options_.loss_scale.dynamic,
-        forward_only = options_.forward_only, &r](cudaStream_t stream) {
-         launch_finish_step(
-             precision,
-             {r.losses, images, r.parameters, r.ranks, r.finish_sums, r.finish_arrivals, r.state,
-              r.ring, r.ring_size, dynamic, forward_only, staged ? r.stage_sums : nullptr},
-             stream);
-       })
-      .bytes = options_.forward_only ? 0 : elements * static_cast<double>(element_size());
-  if (staged) emit_sum_over_stages();
-  if (options_.forward_only) return;
-  const double copy = precision == Precision::fp16 || precision == Precision::bf16 ? 2 : 0;
+  const int64_t size = element_bytes(precision);
+  const double copy = size == 2 ? 2 : 0;
   const bool adamw = is_adamw(options_);
-  emit(to_string(options_.optimizer.kind), Phase::update, "own", {},
-       [=, options = options_.optimizer, &r](cudaStream_t stream) {
-         if (adamw) {
-           launch_adamw(precision, r.parameters, options.weight_decay, r.state, stream);
-         } else {
-           launch_sgd(precision, r.parameters, options.momentum, options.weight_decay, r.state,
-                      stream);
-         }
-       })
-      .bytes = elements * ((adamw ? 6 : 4) * 4 + static_cast<double>(element_size()) + copy);
+  add(to_string(options_.optimizer.kind), Phase::update, "own",
+      static_cast<double>(layout_.elements()) *
+          ((adamw ? 6 : 4) * 4 + static_cast<double>(size) + copy),
+      [=, options = options_.optimizer, &r = resources_](cudaStream_t stream) {
+        if (adamw) {
+          launch_adamw(precision, r.parameters, options.weight_decay, r.state, stream);
+        } else {
+          launch_sgd(precision, r.parameters, options.momentum, options.weight_decay, r.state,
+                     stream);
+        }
+      });
 }
 
+// Lifetimes follow from the order of the kernels; the images stay from step to step.
 void Lowering::place() {
   std::map<const Tensor*, int> index;
   std::vector<BufferLife> lives;
@@ -266,6 +290,16 @@ void Lowering::place() {
   step_.memory = plan_memory(lives);
 }
 
+// By key, each once.
+template <class Problem>
+std::vector<Problem> distinct(const std::map<std::string, Problem>& found) {
+  std::vector<Problem> problems;
+  for (const auto& [key, problem] : found) problems.push_back(problem);
+  return problems;
+}
+
+}  // namespace
+
 LoweredStep lower(const Graph& graph, const ProgramOptions& options, const LoweringChoices& choices,
                   const FlatLayout& layout, const StepResources& resources) {
   return Lowering(graph, options, choices, layout, resources).run();
@@ -282,9 +316,7 @@ std::vector<ConvolutionProblem> distinct_problems(const LoweredStep& step, bool 
       found.emplace(swept.key(), swept);
     }
   }
-  std::vector<ConvolutionProblem> problems;
-  for (auto& [key, problem] : found) problems.push_back(problem);
-  return problems;
+  return distinct(found);
 }
 
 std::vector<LinearProblem> distinct_products(const LoweredStep& step) {
@@ -292,13 +324,24 @@ std::vector<LinearProblem> distinct_products(const LoweredStep& step) {
   for (const Kernel& kernel : step.kernels) {
     if (kernel.linear) found.emplace(kernel.linear->problem.key(), kernel.linear->problem);
   }
-  std::vector<LinearProblem> problems;
-  for (const auto& [key, problem] : found) problems.push_back(problem);
-  return problems;
+  return distinct(found);
 }
 
-void unsupported(const Node& node, const std::string& reason) {
-  throw std::invalid_argument("the CUDA backend cannot compute " + node.name + ": " + reason);
+std::vector<AttentionProblem> distinct_attention(const Graph& graph,
+                                                 const ProgramOptions& options) {
+  std::vector<AttentionProblem> problems;
+  if (element_bytes(options.precision) != 2) return problems;  // products have no rival
+  const NodeShapes shapes{graph, options.batch_size, options.precision};
+  std::set<std::string> keys;
+  for (size_t i = 0; i < graph.nodes().size(); ++i) {
+    if (graph.nodes()[i].op != OpKind::attention) continue;
+    const AttentionProblem forward{AttentionOp::forward, shapes.attention(static_cast<int>(i)),
+                                   options.precision};
+    if (!keys.insert(forward.key()).second) continue;
+    problems.push_back(forward);
+    if (!options.forward_only) problems.push_back(forward.with(AttentionOp::backward));
+  }
+  return problems;
 }
 
 }  // namespace nearmetal::cuda

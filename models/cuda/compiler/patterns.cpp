@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "models/cuda/kernels/norm_pool.h"
-#include "models/cuda/libraries/layers.h"
 
 namespace nearmetal::cuda {
 
@@ -140,6 +139,11 @@ std::optional<NormPattern> Patterns::norm_before(int relu) const {
   if (!is_norm_of_convolution(pattern.norm)) return std::nullopt;
   pattern.conv = graph_.node(pattern.norm).inputs[0];
   return pattern;
+}
+
+NormFusion fusion_of(const NormPattern& norm) {
+  if (norm.output == norm.norm) return NormFusion::none;
+  return norm.adds() ? NormFusion::residual_relu : NormFusion::relu;
 }
 
 std::string name_of(const Graph& graph, const NormPattern& pattern) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "models/cuda/libraries/layers.h"
 #include "models/graph.h"
 #include "models/program.h"
 
@@ -77,6 +78,9 @@ class Patterns {
   std::map<int, ActivationPattern> activations_;
   std::vector<bool> inside_;
 };
+
+/// What cuDNN computes together with this batch norm.
+NormFusion fusion_of(const NormPattern& norm);
 
 /// "layer1.0.bn3 + layer1.0.relu"
 std::string name_of(const Graph& graph, const NormPattern& pattern);

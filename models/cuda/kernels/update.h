@@ -12,6 +12,7 @@
 
 #include <cstdint>
 
+#include "models/step_order.h"
 #include "models/training_options.h"
 
 namespace nearmetal::cuda {
@@ -99,9 +100,7 @@ struct MarkRing {
 /// Notes the device's clock, in nanoseconds, as the mark of this number of the step.
 void launch_mark(const MarkRing& ring, int mark, cudaStream_t stream);
 
-/// The use of the gradient of one of several micro-batches: it begins their sum, is added to it, or
-/// together with the sum of those before it becomes the mean.
-enum class MicroBatch { first, middle, last };
+/// The gradient of one of several micro-batches, and the sum of those before it.
 struct MicroBatchGradient {
   Precision type = Precision::fp32;  // of the gradient
   void* gradient = nullptr;

@@ -1,0 +1,39 @@
+// Decisions that timing makes and that change which kernels there are.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "models/cuda/compiler/flat_layout.h"
+
+namespace nearmetal::cuda {
+
+enum class AttentionKernel { products, own, cudnn };
+/// By key of the problem.
+using AttentionChoices = std::map<std::string, AttentionKernel>;
+
+/// Who computes the two products of a convolution's backward pass by second moments: one kernel of
+/// ours, or two of cuDNN's.
+enum class MomentsProducts { own, cudnn };
+/// By key of the forward problem.
+using MomentsChoices = std::map<std::string, MomentsProducts>;
+
+struct LoweringChoices {
+  StemForm stem = StemForm::pad_to_8;
+  std::set<std::string> fused_sweeps;  // keys of problems with a sweep: statistics, bias, ...
+  // Keys of backward_data problems which one kernel of ours computes together with backward_weights
+  // and the batch norm's gradient before both.
+  std::set<std::string> fused_backward;
+  // Convolutions whose batch norm is computed by second moments where a sum follows it.
+  MomentsChoices input_moments;
+  // Our own kernels for the first convolution, which read the images of pad_to_4: forward with
+  // statistics; backward from the pooled gradient to the weights.
+  bool own_stem_forward = false;
+  bool own_stem_backward = false;
+  // Attention that has no choice is our kernels', where they fit, or products.
+  bool own_attention = false;
+  AttentionChoices attention{};
+};
+
+}  // namespace nearmetal::cuda

@@ -1,0 +1,242 @@
+// What the kernels of a pass compute, as values: which nodes of the graph each takes together, what
+// it reads and what it leaves. Nothing here has an address.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/cuda/compiler/attention_products.h"
+#include "models/cuda/compiler/patterns.h"
+#include "models/cuda/kernels/batch_norm.h"
+#include "models/cuda/libraries/attention.h"
+#include "models/cuda/libraries/convolution.h"
+#include "models/cuda/libraries/linear.h"
+#include "models/kernel_choice.h"
+
+namespace nearmetal::cuda {
+
+/// A kernel of ours or a library's, each with one emitter (emission.cpp).
+enum class FusedKind {
+  convolution,  // by a plan of cuDNN's
+  batch_statistics,
+  stem_forward,
+  normalise,
+  normalise_pool,
+  average_pool,
+  activation,
+  activation_pool,
+  gelu,
+  add,
+  norm_gradient_sums,
+  norm_gradient_apply,
+  pool_gradient_apply,
+  pointwise_backward,
+  pointwise_products,
+  stem_backward,
+  stem_mask,
+  average_pool_gradient,
+  activation_gradient,
+  activation_pool_gradient,
+  gelu_gradient,
+  second_moments,
+  moments_statistics,
+  pointwise_forward,
+  moments_gradient,
+  moments_sums,
+  linear,
+  classifier_bias,
+  classifier_bias_gradient,
+  softmax_loss,
+  span_loss,
+  layer_norm,
+  layer_norm_gradient,
+  layer_norm_sums,
+  attention,
+  attention_gradient,
+  attention_product,
+  softmax,
+  softmax_gradient,
+  class_token,
+  class_token_gradient,
+  positions,
+  positions_gradient,
+  select_token,
+  select_token_gradient,
+  embedding,
+  places_gradient,
+  types_gradient,
+  words_gradient,
+  cudnn_norm,
+  cudnn_norm_gradient,
+  cudnn_pool,
+  cudnn_pool_gradient,
+  cudnn_sum,
+  cudnn_bias,
+  cudnn_relu,
+  cudnn_relu_gradient,
+};
+
+/// What lies in a value, by which scratch memory is filled that a kernel is tried on.
+enum class Content {
+  numbers,       // activations or gradients, in the type of the step
+  rectified,     // the output of a ReLU
+  channel_sums,  // fp32: sums over the rows of a tensor, then of their squares, by channel
+  mask,          // a bit for each element: of a ReLU
+  winners,       // a byte for each element: the place in the window of a pooling
+  other,
+};
+
+/// An index into Ops::values.
+using ValueId = int;
+inline constexpr ValueId no_value = -1;
+
+struct Value {
+  std::string name;  // "layer1.0.conv1", "layer1.0.conv1 sums", "gradient of layer1.0.relu ..."
+  int64_t bytes = 0;
+  Content content = Content::other;
+};
+
+/// The place of an operand among those of its kernel.
+enum class Role {
+  x,
+  y,
+  sums,
+  residual,
+  residual_sums,
+  mask,
+  winner,
+  winner_x,
+  dy,
+  dy_second,
+  dz,
+  dx,
+  dx_second,
+  residual_x,
+  residual_dx,
+  weights,
+  statistics,
+  mean,
+  central,
+  product,
+  matrix,
+  vector,
+  largest,
+  other,
+  packed,
+  packed_gradient,
+  log_sums,
+  dots,
+  a,
+  b,
+  d,
+  reserve,
+  place_sums,
+  scratch,
+};
+inline constexpr int role_count = static_cast<int>(Role::scratch) + 1;
+constexpr auto names_of(Role) {
+  return std::array{"x",
+                    "y",
+                    "sums",
+                    "residual",
+                    "residual_sums",
+                    "mask",
+                    "winner",
+                    "winner_x",
+                    "dy",
+                    "dy_second",
+                    "dz",
+                    "dx",
+                    "dx_second",
+                    "residual_x",
+                    "residual_dx",
+                    "weights",
+                    "statistics",
+                    "mean",
+                    "central",
+                    "product",
+                    "matrix",
+                    "vector",
+                    "largest",
+                    "other",
+                    "packed",
+                    "packed_gradient",
+                    "log_sums",
+                    "dots",
+                    "a",
+                    "b",
+                    "d",
+                    "reserve",
+                    "place_sums",
+                    "scratch"};
+}
+
+enum class Access { read, write, update };
+
+struct Operand {
+  Role role;
+  ValueId value = no_value;
+  Access access = Access::read;
+  bool counted = true;  // among the bytes; else it stays in L2
+};
+
+/// What the backward pass of a layer norm leaves in partial sums: the gradients of these
+/// parameters.
+struct LayerNormGradients {
+  Extent extent;
+  int scale = -1, bias = -1, bias_before = -1;  // the last of a linear layer before it; -1: none
+};
+
+/// One kernel.
+struct FusedOp {
+  FusedKind kind{};
+  Phase phase{};
+  std::string name;                 // the nodes that it computes: "layer1.0.bn3 + layer1.0.relu"
+  int node = -1;                    // whose shape and parameters it takes
+  std::vector<Operand> operands{};  // of a role at most one, but for layer_norm_sums
+  std::vector<int> gradients{};     // the parameters whose gradient it leaves
+  double flops = 0;
+  double bytes = 0;  // each operand once
+
+  // The batch norm that it computes, or through which a gradient goes, with what follows it.
+  NormPattern norm{};
+  bool relu = false;
+  int mean = -1;  // the average pooling that it does, too
+  Incoming incoming = Incoming::one;
+  int joined_norm = -1;  // the batch norm of the block end whose mask and sums it takes on
+  int bias = -1;         // a parameter that it adds to each row, or whose gradient it leaves
+  std::optional<ConvolutionProblem> convolution{};
+  // The operation that would do this forward convolution and the sweep behind it in one.
+  std::optional<ConvolutionOp> with_sweep{};
+  std::optional<LinearProblem> linear{};
+  bool is_timed = false;  // a product that the tuner chooses an algorithm for
+  std::optional<AttentionProblem> attention{};
+  bool by_library = false;  // attention of cuDNN's
+  std::optional<AttentionProduct> product{};
+  std::vector<LayerNormGradients> layer_norms{};  // of layer_norm_sums, as its operands
+
+  ValueId at(Role role) const;  // no_value where there is none
+};
+
+/// The ops of one micro-batch.
+struct Ops {
+  std::vector<Value> values;
+  std::vector<FusedOp> forward, backward;
+  std::vector<FusedOp> ends;  // what remains of a backward pass: nothing else waits for it
+  int forward_values = 0;     // those before are the forward pass's
+  // Values that come from elsewhere: images or what a stage received, and what it got back.
+  ValueId input = no_value, received_gradient = no_value;
+  ValueId output = no_value;          // of the last node
+  ValueId input_gradient = no_value;  // of a stage that receives
+  ValueId logits = no_value;          // fp32, of a graph without a loss
+};
+
+/// A line for each op: "backward pointwise_backward layer1.0.bn1 + layer1.0.conv1: dz=... ->
+/// dx=...".
+std::string text_of(const FusedOp& op, const Ops& ops);
+std::string text_of(const Ops& ops);
+
+}  // namespace nearmetal::cuda

@@ -1,0 +1,260 @@
+#include "models/cuda/compiler/planner.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "models/cuda/compiler/plan_cudnn.h"
+#include "models/cuda/compiler/plan_images.h"
+#include "models/cuda/compiler/plan_moments.h"
+#include "models/cuda/compiler/plan_tokens.h"
+#include "models/cuda/compiler/resources.h"
+
+namespace nearmetal::cuda {
+namespace {
+
+const char* suffix_of(Part part) {
+  switch (part) {
+    case Part::value:
+      return "";
+    case Part::sums:
+      return " sums";
+    case Part::mask:
+      return " mask";
+    case Part::winner:
+      return " winners";
+    case Part::winner_x:
+      return " winning x";
+    case Part::statistics:
+      return " statistics";
+    case Part::log_sums:
+      return " log sums";
+    case Part::probabilities:
+      return " probabilities";
+    case Part::reserve:
+      return " reserve";
+    case Part::mean:
+      return " input mean";
+    case Part::central:
+      return " input moments";
+    case Part::product:
+      return " weights x moments";
+    case Part::scaled_weights:
+      return " scaled weights";
+  }
+  throw std::logic_error("unnamed Part");
+}
+
+void forward(Planner& p, int i) {
+  const Node& node = p.node(i);
+  if (p.patterns.is_inside(i)) return;  // the end of its pattern computes it
+  if (p.by_cudnn() && forward_by_cudnn(p, i)) return;
+  switch (node.op) {
+    case OpKind::input:
+      if (!p.graph.is(p.graph.sole_consumer(i), OpKind::conv)) {
+        unsupported(node, "one convolution must read the image, and nothing else");
+      }
+      return;
+    case OpKind::token_ids:
+      return;
+    case OpKind::conv:
+      return forward_convolution(p, i);
+    case OpKind::batch_norm:
+      return forward_plain_norm(p, i);
+    case OpKind::add:
+      return forward_add(p, i);
+    case OpKind::relu:
+    case OpKind::max_pool:
+      if (const NormPattern* pattern = p.patterns.norm(i)) return forward_norm(p, *pattern);
+      return forward_activation(p, *p.patterns.activation(i));
+    case OpKind::gelu:
+      return forward_activation(p, *p.patterns.activation(i));
+    case OpKind::global_average_pool:
+      return forward_average_pool(p, i);
+    case OpKind::linear:
+      forward_classifier(p, i);
+      if (const auto* pattern = p.patterns.activation(i)) forward_activation(p, *pattern);
+      return;
+    case OpKind::token_linear:
+      return p.graph.are_logits(i) ? forward_classifier(p, i) : forward_token_linear(p, i);
+    case OpKind::layer_norm:
+      return forward_layer_norm(p, i);
+    case OpKind::attention:
+      return forward_attention(p, i);
+    case OpKind::class_token:
+      return forward_class_token(p, i);
+    case OpKind::positions:
+      return forward_positions(p, i);
+    case OpKind::select_token:
+      return forward_select_token(p, i);
+    case OpKind::embedding:
+      return forward_embedding(p, i);
+    case OpKind::span_loss:
+    case OpKind::softmax_cross_entropy:
+      return forward_loss(p, i);
+    case OpKind::boundary:
+      if (i > 0) p.set_value(i, p.value(node.inputs[0]));
+      return;  // the received value is the input
+  }
+}
+
+void backward(Planner& p, int i) {
+  if (p.patterns.is_inside(i)) return;
+  if (p.by_cudnn() && backward_by_cudnn(p, i)) return;
+  if (const NormPattern* pattern = p.patterns.norm(i)) return backward_norm(p, *pattern);
+  if (const ActivationPattern* pattern = p.patterns.activation(i)) backward_activation(p, *pattern);
+  switch (p.node(i).op) {
+    case OpKind::linear:
+    case OpKind::token_linear:
+      return backward_linear(p, i);
+    case OpKind::layer_norm:
+      return backward_layer_norm(p, i);
+    case OpKind::embedding:
+      return backward_embedding(p, i);
+    case OpKind::attention:
+      return backward_attention(p, i);
+    case OpKind::class_token:
+      return backward_class_token(p, i);
+    case OpKind::positions:
+      return backward_positions(p, i);
+    case OpKind::select_token:
+      return backward_select_token(p, i);
+    case OpKind::global_average_pool:
+      return backward_average_pool(p, i);
+    case OpKind::batch_norm:
+      return backward_plain_norm(p, i);
+    case OpKind::add:
+      return backward_add(p, i);
+    case OpKind::conv:
+      return backward_convolution(p, i);
+    case OpKind::boundary:
+      if (i > 0) p.add_gradient(p.node(i).inputs[0], {p.ops.received_gradient});
+      return;
+    default:
+      return;
+  }
+}
+
+}  // namespace
+
+Planner::Planner(const Graph& graph, const ProgramOptions& options, const LoweringChoices& choices,
+                 const PlannedDevice& device)
+    : graph(graph),
+      options(options),
+      choices(choices),
+      device(device),
+      patterns(graph, options.kernels, options.precision),
+      shapes{graph, options.batch_size, options.precision},
+      gradients(graph.nodes().size()) {}
+
+ValueId Planner::new_value(const std::string& name, int64_t bytes, Content content) {
+  ops.values.push_back({name, bytes, content});
+  return static_cast<ValueId>(ops.values.size()) - 1;
+}
+
+ValueId Planner::leave(int node, Part part, int64_t bytes, Content content) {
+  return left[{node, part}] = new_value(graph.node(node).name + suffix_of(part), bytes, content);
+}
+
+ValueId Planner::leave_value(int node) {
+  const bool rectified = graph.is(node, OpKind::relu);
+  return leave(node, Part::value, shapes.bytes(node),
+               rectified ? Content::rectified : Content::numbers);
+}
+
+ValueId Planner::find(int node, Part part) const {
+  const auto found = left.find({node, part});
+  return found == left.end() ? no_value : found->second;
+}
+
+ValueId Planner::value(int node) const {
+  const ValueId found = find(node, Part::value);
+  if (found == no_value) throw std::logic_error("no kernel leaves " + graph.node(node).name);
+  return found;
+}
+
+FusedOp& Planner::add(FusedKind kind, Phase phase, const std::string& name, int node,
+                      std::initializer_list<Operand> operands) {
+  FusedOp& op =
+      (phase == Phase::forward ? ops.forward : ops.backward)
+          .emplace_back(FusedOp{.kind = kind, .phase = phase, .name = name, .node = node});
+  for (const Operand& operand : operands) {
+    if (operand.value == no_value) continue;
+    op.operands.push_back(operand);
+    const auto bytes = static_cast<double>(ops.values[operand.value].bytes);
+    if (operand.counted) op.bytes += operand.access == Access::update ? 2 * bytes : bytes;
+  }
+  return op;
+}
+
+ValueId Planner::new_gradient(int node, const std::string& by) {
+  return new_value("gradient of " + graph.node(node).name + by, shapes.bytes(node),
+                   Content::numbers);
+}
+
+ValueId Planner::leave_gradient(int node, int by) {
+  const ValueId gradient = new_gradient(node, " by " + graph.node(by).name);
+  add_gradient(node, {gradient});
+  return gradient;
+}
+
+std::pair<ValueId, ValueId> Planner::gradients_of(int node, size_t most) {
+  std::vector<Gradient>& all = gradients[node];
+  std::vector<size_t> found;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].form != GradientForm::even_pixels) found.push_back(i);
+  }
+  if (found.empty()) unsupported(graph.node(node), "the loss does not depend on it");
+  for (; found.size() > most; found.pop_back()) {
+    const size_t last = found.back(), other = found[found.size() - 2];
+    const ValueId left = all[last].value, right = all[other].value;
+    const ValueId sum = new_value(
+        "gradient of " + graph.node(node).name + " by " + std::to_string(all.size()) + " readers",
+        ops.values[left].bytes, Content::numbers);
+    add(by_cudnn() ? FusedKind::cudnn_sum : FusedKind::add, Phase::backward,
+        graph.node(node).name + " gradients", node,
+        {reads(Role::x, left), reads(Role::residual, right), writes(Role::y, sum)});
+    all[other] = {sum};
+    all.erase(all.begin() + static_cast<std::ptrdiff_t>(last));
+  }
+  return {all[found[0]].value, found.size() == 2 ? all[found[1]].value : no_value};
+}
+
+int64_t Planner::gradient_count(int node) const {
+  return std::ranges::count_if(gradients[node], [](const Gradient& gradient) {
+    return gradient.form != GradientForm::even_pixels;
+  });
+}
+
+const Gradient* Planner::gradient_in(int node, GradientForm form) const {
+  const auto found = std::ranges::find(gradients[node], form, &Gradient::form);
+  return found == gradients[node].end() ? nullptr : &*found;
+}
+
+Ops plan_ops(const Graph& graph, const ProgramOptions& options, const LoweringChoices& choices,
+             const PlannedDevice& device) {
+  Planner p(graph, options, choices, device);
+  const int last = static_cast<int>(graph.nodes().size()) - 1;
+  if (graph.receives()) {
+    p.ops.input = p.leave_value(0);
+  } else if (has_stem(graph)) {
+    const ImageLayout layout =
+        stem_image_layout(choices.stem, stem_convolution(graph), graph.image(), options.batch_size);
+    p.ops.input = p.leave(0, Part::value, layout.stored_elements() * p.shapes.element_size(),
+                          Content::numbers);
+  }
+  for (int i = 0; i <= last; ++i) forward(p, i);
+  p.ops.forward_values = static_cast<int>(p.ops.values.size());
+  p.ops.output = p.find(last, Part::value);
+  if (options.forward_only) return std::move(p.ops);
+  if (graph.sends()) p.ops.received_gradient = p.new_gradient(last, " by the stage behind");
+  for (int i = last; i >= 0; --i) backward(p, i);
+  if (graph.receives()) p.ops.input_gradient = p.gradient_of(0);
+  sum_layer_norms(p);
+  return std::move(p.ops);
+}
+
+void unsupported(const Node& node, const std::string& reason) {
+  throw std::invalid_argument("the CUDA backend cannot compute " + node.name + ": " + reason);
+}
+
+}  // namespace nearmetal::cuda

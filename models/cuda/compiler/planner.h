@@ -1,0 +1,125 @@
+// From a graph to the ops of one micro-batch: the first pass of the compiler.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/cuda/compiler/choices.h"
+#include "models/cuda/compiler/fused_op.h"
+#include "models/cuda/compiler/node_shapes.h"
+#include "models/cuda/compiler/patterns.h"
+#include "models/graph.h"
+#include "models/program.h"
+
+namespace nearmetal::cuda {
+
+/// What a plan needs to know of the device.
+struct PlannedDevice {
+  int multiprocessors = 1;
+  cudnnHandle_t cudnn = nullptr;  // null: planned without a device
+};
+
+/// Throws std::invalid_argument for a graph with a node that has no kernel.
+Ops plan_ops(const Graph& graph, const ProgramOptions& options, const LoweringChoices& choices,
+             const PlannedDevice& device);
+
+[[noreturn]] void unsupported(const Node& node, const std::string& reason);
+
+/// What the ops of a node leave.
+enum class Part {
+  value,
+  sums,    // of a convolution's output
+  mask,    // of the ReLU of a sum
+  winner,  // of pooling
+  winner_x,
+  statistics,  // of a layer norm's rows
+  log_sums,    // of attention's rows
+  probabilities,
+  reserve,  // of cuDNN's
+  mean,     // of a convolution's input, where its batch norm is computed by second moments
+  central,
+  product,
+  scaled_weights,
+};
+
+/// The form in which the gradient of a node lies there, or what remains to be done to it by the
+/// kernel that reads it.
+enum class GradientForm {
+  whole,
+  even_pixels,       // zero elsewhere: what a 1x1 convolution of stride 2 leaves
+  masked,            // that of a ReLU's input, with the sums of the batch norm before it taken
+  behind_norm,       // of a convolution: of the batch norm that follows it
+  behind_norm_relu,  // ... and its ReLU
+  behind_pool,       // ... and its pooling
+};
+
+struct Gradient {
+  ValueId value = no_value;
+  GradientForm form = GradientForm::whole;
+  int summed_bias = -1;  // the linear layer whose bias has its gradient from the sums of this one
+};
+
+/// What is known while the graph is walked: the ops so far, and what the nodes have left.
+struct Planner {
+  Planner(const Graph& graph, const ProgramOptions& options, const LoweringChoices& choices,
+          const PlannedDevice& device);
+
+  const Graph& graph;
+  const ProgramOptions& options;
+  const LoweringChoices& choices;
+  const PlannedDevice& device;
+  const Patterns patterns;
+  const NodeShapes shapes;
+  Ops ops;
+  std::map<std::pair<int, Part>, ValueId> left;  // by node
+  std::vector<std::vector<Gradient>> gradients;  // by node, one from each consumer
+  // The partial sums that the backward pass of layer norms has left so far.
+  std::vector<std::pair<ValueId, LayerNormGradients>> layer_norms;
+
+  bool by_cudnn() const { return options.kernels == Kernels::cudnn; }
+  const Node& node(int index) const { return graph.node(index); }
+
+  ValueId new_value(const std::string& name, int64_t bytes, Content content = Content::other);
+  ValueId leave(int node, Part part, int64_t bytes, Content content = Content::other);
+  /// The value of the node, shaped as it.
+  ValueId leave_value(int node);
+  /// no_value where it is not there.
+  ValueId find(int node, Part part) const;
+  /// Throws std::logic_error where no op leaves the node's value.
+  ValueId value(int node) const;
+  void set_value(int node, ValueId value) { left[{node, Part::value}] = value; }
+
+  /// Appends an op to its pass; absent operands are left out.
+  FusedOp& add(FusedKind kind, Phase phase, const std::string& name, int node,
+               std::initializer_list<Operand> operands);
+
+  /// A new gradient of `node`, of its shape, by the op that goes by this name.
+  ValueId new_gradient(int node, const std::string& by);
+  /// The same, added to those of the node.
+  ValueId leave_gradient(int node, int by);
+  void add_gradient(int node, Gradient gradient) { gradients[node].push_back(gradient); }
+  /// The whole gradients that consumers left: at most two, of which the second may be absent, or
+  /// one sum.
+  std::pair<ValueId, ValueId> gradients_of(int node, size_t most = 2);
+  ValueId gradient_of(int node) { return gradients_of(node, 1).first; }
+  /// How many consumers have left one, but for one of even pixels alone.
+  int64_t gradient_count(int node) const;
+  /// The one in this form; null where there is none.
+  const Gradient* gradient_in(int node, GradientForm form) const;
+};
+
+// Operands, in the order of the kernel's.
+constexpr Operand reads(Role role, ValueId value) { return {role, value}; }
+constexpr Operand writes(Role role, ValueId value) { return {role, value, Access::write}; }
+constexpr Operand updates(Role role, ValueId value) { return {role, value, Access::update}; }
+constexpr Operand in_cache(Operand operand) {
+  operand.counted = false;
+  return operand;
+}
+constexpr Operand scratch(ValueId value) { return in_cache(writes(Role::scratch, value)); }
+
+}  // namespace nearmetal::cuda
