@@ -13,18 +13,25 @@ enum class AttentionKernel { products, own, cudnn };
 /// By key of the problem.
 using AttentionChoices = std::map<std::string, AttentionKernel>;
 
+/// Keys of problems. All convolutions of one key share a choice, but for a key that is of one alone
+/// (key_at()), as alternatives are tried.
+using Keys = std::set<std::string>;
+inline std::string key_at(const std::string& key, const std::string& node) {
+  return key + " at " + node;
+}
+
 /// Who computes the two products of a convolution's backward pass by second moments: one kernel of
 /// ours, or two of cuDNN's.
 enum class MomentsProducts { own, cudnn };
-/// By key of the forward problem.
+/// By key of the forward problem, as in Keys.
 using MomentsChoices = std::map<std::string, MomentsProducts>;
 
 struct LoweringChoices {
   StemForm stem = StemForm::pad_to_8;
-  std::set<std::string> fused_sweeps;  // keys of problems with a sweep: statistics, bias, ...
-  // Keys of backward_data problems which one kernel of ours computes together with backward_weights
+  Keys fused_sweeps;  // problems with a sweep: statistics, bias, ...
+  // Backward_data problems which one kernel of ours computes together with backward_weights
   // and the batch norm's gradient before both.
-  std::set<std::string> fused_backward;
+  Keys fused_backward;
   // Convolutions whose batch norm is computed by second moments where a sum follows it.
   MomentsChoices input_moments;
   // Our own kernels for the first convolution, which read the images of pad_to_4: forward with

@@ -2,11 +2,48 @@
 
 #include <algorithm>
 
+#include "models/cuda/compiler/emission.h"
+
 namespace nearmetal::cuda {
+namespace {
+
+// "x=layer1.0.conv1, sums=layer1.0.conv1 sums"; what is scratch alone is left out.
+std::string operands_text(const FusedOp& op, const Ops& ops, bool written) {
+  std::string text;
+  for (const auto& [role, value, access, counted] : op.operands) {
+    const bool shown = written ? access != Access::read : access != Access::write;
+    if (!shown || role == Role::scratch) continue;
+    text +=
+        (text.empty() ? "" : ", ") + std::string(to_string(role)) + "=" + ops.values[value].name;
+  }
+  return text;
+}
+
+}  // namespace
 
 ValueId FusedOp::at(Role role) const {
   const auto found = std::ranges::find(operands, role, &Operand::role);
   return found == operands.end() ? no_value : found->value;
+}
+
+std::string text_of(const FusedOp& op, const Ops& ops) {
+  std::string text = std::string(to_string(op.phase)) + " " + name_of(op.kind) + " [" + op.name +
+                     "] " + operands_text(op, ops, false) + " -> " + operands_text(op, ops, true);
+  if (op.convolution) text += "; " + op.convolution->key();
+  if (op.linear) text += "; " + op.linear->key();
+  if (op.incoming != Incoming::one) text += std::string("; gradient ") + to_string(op.incoming);
+  if (op.relu) text += "; relu";
+  if (op.mean >= 0) text += "; mean of pixels";
+  if (op.joined_norm >= 0) text += "; masked and summed";
+  return text;
+}
+
+std::string text_of(const Ops& ops) {
+  std::string text;
+  for (const auto* pass : {&ops.forward, &ops.backward, &ops.ends}) {
+    for (const FusedOp& op : *pass) text += text_of(op, ops) + "\n";
+  }
+  return text;
 }
 
 }  // namespace nearmetal::cuda

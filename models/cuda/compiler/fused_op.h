@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "base/names.h"
 #include "models/cuda/compiler/attention_products.h"
+#include "models/cuda/compiler/content.h"
 #include "models/cuda/compiler/patterns.h"
 #include "models/cuda/kernels/batch_norm.h"
 #include "models/cuda/libraries/attention.h"
@@ -79,15 +81,9 @@ enum class FusedKind {
   cudnn_relu_gradient,
 };
 
-/// What lies in a value, by which scratch memory is filled that a kernel is tried on.
-enum class Content {
-  numbers,       // activations or gradients, in the type of the step
-  rectified,     // the output of a ReLU
-  channel_sums,  // fp32: sums over the rows of a tensor, then of their squares, by channel
-  mask,          // a bit for each element: of a ReLU
-  winners,       // a byte for each element: the place in the window of a pooling
-  other,
-};
+constexpr auto names_of(Incoming) {
+  return std::array{"of one", "of two", "of two, the second at even pixels", "of the mean"};
+}
 
 /// An index into Ops::values.
 using ValueId = int;

@@ -216,7 +216,8 @@ void forward_convolution(Planner& p, int conv) {
     return;
   }
   const auto fused = [&](ConvolutionOp op) {
-    return p.choices.fused_sweeps.contains(convolution_problem(p, op, conv).key());
+    const std::string key = convolution_problem(p, op, conv).key();
+    return p.chosen(p.choices.fused_sweeps, key, conv) != nullptr;
   };
   if (norm >= 0 && fused(ConvolutionOp::forward_statistics)) {
     add_convolution(p, conv, ConvolutionOp::forward_statistics, x, y, sums());
@@ -351,7 +352,8 @@ void backward_norm(Planner& p, const NormPattern& pattern) {
 
 bool fuses_backward(const Planner& p, int conv) {
   const ConvolutionProblem data = convolution_problem(p, ConvolutionOp::backward_data, conv);
-  return p.node(conv).window.stride == 1 && p.choices.fused_backward.contains(data.key());
+  return p.node(conv).window.stride == 1 &&
+         p.chosen(p.choices.fused_backward, data.key(), conv) != nullptr;
 }
 
 bool fuses_backward(const Planner& p, const NormPattern& pattern) {

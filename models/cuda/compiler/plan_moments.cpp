@@ -14,6 +14,11 @@ const NormPattern* sole_input_norm(const Planner& p, int conv) {
   return fits ? pattern : nullptr;
 }
 
+const MomentsChoices::value_type* moments_choice(const Planner& p, int conv) {
+  const std::string key = convolution_problem(p, ConvolutionOp::forward, conv).key();
+  return p.chosen(p.choices.input_moments, key, conv);
+}
+
 // The sums of a normalised residual alone.
 void add_sums_of_residual(Planner& p, const NormPattern& pattern, ValueId dz) {
   const int norm = pattern.residual_norm;
@@ -31,8 +36,7 @@ bool is_by_moments(const Planner& p, const NormPattern& pattern) {
   return pattern.adds() && !p.options.forward_only && mean_behind(p, pattern) < 0 &&
          !p.node(pattern.conv).has_bias() && summed_norm(p, pattern.conv) >= 0 &&
          sole_input_norm(p, pattern.conv) != nullptr &&
-         p.choices.input_moments.contains(
-             convolution_problem(p, ConvolutionOp::forward, pattern.conv).key());
+         moments_choice(p, pattern.conv) != nullptr;
 }
 
 const NormPattern* moments_pattern(const Planner& p, int conv) {
@@ -124,8 +128,7 @@ void backward_convolution_by_moments(Planner& p, int conv, const NormPattern& pa
   const MomentsShape shape = p.shapes.moments(conv);
   const ValueId dx = p.new_gradient(input, " before its ReLU");
   p.add_gradient(input, {dx, GradientForm::masked});
-  const std::string forward = convolution_problem(p, ConvolutionOp::forward, conv).key();
-  const bool own = p.choices.input_moments.at(forward) == MomentsProducts::own;
+  const bool own = moments_choice(p, conv)->second == MomentsProducts::own;
   if (own) {
     add_pointwise_backward(p, FusedKind::pointwise_products, node.name, conv,
                            {reads(Role::dz, dz), reads(Role::x, z), writes(Role::dx, dx),

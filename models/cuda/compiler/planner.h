@@ -83,6 +83,15 @@ struct Planner {
   bool by_cudnn() const { return options.kernels == Kernels::cudnn; }
   const Node& node(int index) const { return graph.node(index); }
 
+  /// The choice for this convolution, of a set or map by key; null where there is none.
+  template <class Choices>
+  auto chosen(const Choices& by_key, const std::string& key, int conv) const
+      -> decltype(&*by_key.begin()) {
+    auto found = by_key.find(key);
+    if (found == by_key.end()) found = by_key.find(key_at(key, node(conv).name));
+    return found == by_key.end() ? nullptr : &*found;
+  }
+
   ValueId new_value(const std::string& name, int64_t bytes, Content content = Content::other);
   ValueId leave(int node, Part part, int64_t bytes, Content content = Content::other);
   /// The value of the node, shaped as it.

@@ -1,0 +1,35 @@
+// Values for kernels that are tried: operands as a step has them, and how far results differ.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "models/cuda/compiler/content.h"
+#include "models/training_options.h"
+
+namespace nearmetal::cuda {
+
+/// Fills memory with what such a value may hold, the same for the same seed: `scale` times standard
+/// normal numbers plus `offset` (of a rectified value none below 0), sums over `rows` of such
+/// numbers by channel, random bits of a mask, places in a window of 3x3.
+struct TrialValues {
+  Content content = Content::numbers;
+  Precision precision = Precision::fp32;  // of numbers
+  uint64_t seed = 0;
+  float scale = 1, offset = 0;
+  int64_t rows = 1;  // of channel_sums
+};
+void launch_fill(const TrialValues& values, void* memory, int64_t bytes, cudaStream_t stream);
+
+/// Sums over two results: of numbers the squares of their differences and of the first, of masks
+/// and winners the differing bits or bytes and how many there are. Not finite: of either.
+struct Difference {
+  double squares = 0, reference_squares = 0;
+  unsigned long long not_finite = 0;
+};
+/// Adds to `total`, on the device.
+void launch_difference(Content content, Precision precision, const void* reference,
+                       const void* other, int64_t bytes, Difference* total, cudaStream_t stream);
+
+}  // namespace nearmetal::cuda
