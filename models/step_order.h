@@ -11,6 +11,7 @@
 
 #include "models/memory_plan.h"
 #include "models/pipeline_schedule.h"
+#include "models/training_options.h"
 
 namespace nearmetal {
 
@@ -47,11 +48,6 @@ constexpr auto names_of(StepEventKind) {
                     "end of the pipeline",
                     "update"};
 }
-
-/// The use of the gradient of one of several micro-batches: it begins their sum, is added to it, or
-/// together with the sum of those before it becomes the mean.
-enum class MicroBatch { first, middle, last };
-constexpr auto names_of(MicroBatch) { return std::array{"first", "middle", "last"}; }
 
 struct StepEvent {
   StepEventKind kind{};
