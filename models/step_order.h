@@ -90,9 +90,9 @@ constexpr auto names_of(ExchangeEventKind) {
 struct ExchangeEvent {
   ExchangeEventKind kind{};
   size_t before = 0;
-  size_t bucket = 0;   // mean, convert: this one; start: the first
-  size_t count = 1;    // start: so many buckets, together
-  size_t section = 0;  // convert_back, and of the bucket
+  size_t bucket = 0;   // of mean and convert; of start the first
+  size_t count = 1;    // of buckets
+  size_t section = 0;  // of mean, convert and convert_back
 
   bool operator==(const ExchangeEvent&) const = default;
 };
