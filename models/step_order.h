@@ -11,6 +11,7 @@
 
 #include "models/memory_plan.h"
 #include "models/pipeline_schedule.h"
+#include "models/training_options.h"
 
 namespace nearmetal {
 
@@ -47,11 +48,6 @@ constexpr auto names_of(StepEventKind) {
                     "end of the pipeline",
                     "update"};
 }
-
-/// The use of the gradient of one of several micro-batches: it begins their sum, is added to it, or
-/// together with the sum of those before it becomes the mean.
-enum class MicroBatch { first, middle, last };
-constexpr auto names_of(MicroBatch) { return std::array{"first", "middle", "last"}; }
 
 struct StepEvent {
   StepEventKind kind{};
@@ -94,9 +90,9 @@ constexpr auto names_of(ExchangeEventKind) {
 struct ExchangeEvent {
   ExchangeEventKind kind{};
   size_t before = 0;
-  size_t bucket = 0;   // mean, convert: this one; start: the first
-  size_t count = 1;    // start: so many buckets, together
-  size_t section = 0;  // convert_back, and of the bucket
+  size_t bucket = 0;   // of mean and convert; of start the first
+  size_t count = 1;    // of buckets
+  size_t section = 0;  // of mean, convert and convert_back
 
   bool operator==(const ExchangeEvent&) const = default;
 };

@@ -31,6 +31,11 @@ enum class Optimizer { sgd, adamw };
 
 constexpr auto names_of(Optimizer) { return std::array{"sgd", "adamw"}; }
 
+/// The use of the gradient of one of several micro-batches: it begins their sum, is added to it, or
+/// together with the sum of those before it becomes the mean.
+enum class MicroBatch { first, middle, last };
+constexpr auto names_of(MicroBatch) { return std::array{"first", "middle", "last"}; }
+
 struct OptimizerOptions {
   double learning_rate = 0.1;
   double momentum = 0.9;  // of SGD

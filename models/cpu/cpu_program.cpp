@@ -113,8 +113,7 @@ CpuProgram::CpuProgram(const Graph& graph, const ProgramOptions& options)
   std::array<void*, region_count> regions{};
   for (int i = 0; i < region_count; ++i) regions[i] = regions_[i].get();
   bind_memory(step_, regions, stream_);
-  put_tasks_in_order();
-  surround_with_input_and_update();
+  put_events_in_order();
   use_synthetic_batch();
   restart(std::vector<float>(graph_.parameter_count()));
 }
@@ -142,7 +141,12 @@ void CpuProgram::allocate() {
   }
   state_.losses.resize(options_.step_images());
   state_.running_statistics.resize(step_.statistics_elements());
-  if (options_.pipeline.is_pipelined()) state_.stage.marks.resize(step_.tasks.size());
+  const auto& [stages, stage, schedule] = options_.pipeline;
+  if (stages == 1) return;
+  const int count = static_cast<int>(options_.micro_batches);
+  for (const StageTask& task : stage_tasks(schedule, stages, count, stage)) {
+    state_.stage.marks.push_back({.task = task});
+  }
 }
 
 FlatGradient CpuProgram::flat_gradient() const {
@@ -150,39 +154,6 @@ FlatGradient CpuProgram::flat_gradient() const {
           .sent = region(Region::gradients),
           .sum_before = static_cast<const float*>(sum_before_.get()),
           .micro_batches = options_.micro_batches};
-}
-
-void CpuProgram::surround_with_input_and_update() {
-  const auto draw = [this](const char* name, size_t values, std::function<void()> run) {
-    step_.operations.insert(step_.operations.begin(), {.name = name,
-                                                       .phase = Phase::input,
-                                                       .implementation = "own loop",
-                                                       .bytes = 4.0 * static_cast<double>(values),
-                                                       .run = std::move(run)});
-  };
-  if (graph_.reads_tokens()) draw("tokens", state_.tokens.size(), [this] { draw_tokens(); });
-  if (!graph_.is_trainable()) return;
-  if (graph_.has_loss()) draw("labels", state_.labels.size(), [this] { draw_labels(); });
-  const int64_t gradient_bytes = step_.bytes(Region::gradients);
-  if (sum_before_ != nullptr) {
-    step_.operations.push_back(
-        mean_of_micro_batches("gradients", flat_gradient(), 0, gradient_bytes / 4));
-  }
-  const auto bytes = static_cast<double>(gradient_bytes);
-  step_.operations.push_back({.name = "loss + gradient norm",
-                              .phase = Phase::update,
-                              .implementation = "own loop",
-                              .bytes = bytes,
-                              .run = [this] { finish_step(); }});
-  if (options_.forward_only) return;
-  // Reads and writes the values and each moment, and reads the gradient.
-  const double sweeps = is_adamw(options_) ? 7 : 5;
-  step_.operations.push_back(
-      {.name = to_string(options_.optimizer.kind),
-       .phase = Phase::update,
-       .implementation = "own loop",
-       .bytes = sweeps * bytes + static_cast<double>(step_.bytes(Region::copies)),
-       .run = [this] { update(); }});
 }
 
 void CpuProgram::exchange_gradients(AllReduce& all_reduce, int64_t bucket_bytes) {
@@ -212,13 +183,18 @@ void CpuProgram::check_pinned_plans() const {
 }
 
 void CpuProgram::finish_step() {
-  double loss = std::accumulate(state_.losses.begin(), state_.losses.end(), 0.0);
-  double squares = 0;
+  auto& [squares, loss] = state_.sums;
+  loss = std::accumulate(state_.losses.begin(), state_.losses.end(), 0.0);
+  squares = 0;
   if (!options_.forward_only) {
     squares =
         square_sum(region(Region::gradients), step_.bytes(Region::gradients) / 4, partial_sums_);
   }
-  if (options_.pipeline.is_pipelined()) sum_over_stages(squares, loss);
+  if (!options_.pipeline.is_pipelined()) take_sums();
+}
+
+void CpuProgram::take_sums() {
+  const auto [squares, loss] = state_.sums;
   record_.loss = static_cast<float>(loss / static_cast<double>(options_.step_images()));
   const bool finite = std::isfinite(squares);
   inverse_scale_ = gradient_factor();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -46,12 +47,15 @@ class CpuProgram : public Program {
  private:
   void check_memory() const;
   void allocate();
-  // The tasks of a step in their order, with images before and sums of gradients behind them.
-  void put_tasks_in_order();
-  Operation copy_of_images(const LoweredTask& task, int micro_batch);
-  Operation begin_of_micro_batch(const LoweredTask& task, int micro_batch);
-  Operation sum_of_gradients(int micro_batch);
-  void surround_with_input_and_update();
+  // cpu_program_step.cpp
+  void put_events_in_order();
+  void append(const char* name, Phase phase, const char* implementation, int64_t bytes,
+              std::function<void()> run);
+  void append_own_operations(const LoweredEvent& lowered);
+  void append_input();
+  // Copies its images to where they are read, and sets which one operations shared by all compute.
+  void append_begin_of_micro_batch(const LoweredEvent& forward);
+  void append_sum_of_gradients(MicroBatch part);
   FlatGradient flat_gradient() const;
   char* host_images_of(int64_t micro_batch) const {
     return static_cast<char*>(host_images_.get()) + micro_batch * step_.images->bytes();
@@ -62,7 +66,10 @@ class CpuProgram : public Program {
   void draw_tokens();
   void draw_labels();
   void finish_step();
-  void sum_over_stages(double& squares, double& loss);
+  void sum_over_stages();
+  void end_pipeline();
+  // Loss and gradient norm from the sums, over all stages where there are several.
+  void take_sums();
   void update();
   float gradient_factor() const;
   void set_images(std::span<const float> images);

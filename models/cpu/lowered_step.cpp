@@ -1,6 +1,5 @@
 #include "models/cpu/lowered_step.h"
 
-#include <iterator>
 #include <map>
 #include <numeric>
 #include <stdexcept>
@@ -10,12 +9,12 @@
 namespace nearmetal::cpu {
 namespace {
 
-// By the begin of each gradient, in bytes, the last operation that writes it.
+// By the begin of each gradient, in elements, the last operation that writes it.
 std::map<int64_t, size_t> completed_by(const LoweredStep& step) {
   std::map<int64_t, size_t> last;
   for (size_t i = 0; i < step.operations.size(); ++i) {
     for (const Tensor* operand : step.operations[i].operands) {
-      if (operand->region == Region::gradients) last[operand->offset_bytes] = i;
+      if (operand->region == Region::gradients) last[operand->offset_bytes / 4] = i;
     }
   }
   return last;
@@ -40,56 +39,10 @@ Operation exposed(Operation operation, StepState& state) {
   return operation;
 }
 
-// In bytes of the fp32 gradient.
-std::vector<GradientBucket> memory_of(const std::vector<BucketRange>& ranges,
-                                      const FlatGradient& gradient) {
-  const int64_t size = element_bytes(gradient.sent_type);
-  std::vector<GradientBucket> buckets;
-  for (const BucketRange& range : ranges) {
-    buckets.push_back({static_cast<char*>(gradient.sent) + range.begin / 4 * size,
-                       (range.end - range.begin) / 4, gradient.sent_type});
-  }
-  return buckets;
-}
-
 Operation conversion(const std::string& name, Precision from, const void* in, Precision to,
                      void* out, int64_t elements) {
   return own_operation(name, "own loop", elements * (element_bytes(from) + element_bytes(to)),
                        [=] { convert(from, in, to, out, elements); });
-}
-
-// The operations for one bucket once the backward pass has completed it.
-void append_start(std::vector<Operation>& operations, int number, const BucketRange& range,
-                  const GradientBucket& bucket, const FlatGradient& gradient, AllReduce& all_reduce,
-                  StepState& state) {
-  const std::string name = "bucket " + std::to_string(number);
-  if (gradient.sum_before != nullptr) {
-    operations.push_back(mean_of_micro_batches(name, gradient, range.begin / 4, range.end / 4));
-  }
-  if (gradient.is_converted()) {
-    operations.push_back(conversion(name + " to " + to_string(bucket.type), Precision::fp32,
-                                    gradient.computed + range.begin / 4, bucket.type, bucket.data,
-                                    bucket.elements));
-  }
-  operations.push_back(
-      exposed(own_operation(name, all_reduce.library(), bucket.bytes(),
-                            [&all_reduce, number] { all_reduce.start(number, 1, nullptr); }),
-              state));
-}
-
-// The operations that the update waits for.
-std::vector<Operation> ends(const FlatGradient& gradient, int64_t elements, AllReduce& all_reduce,
-                            StepState& state) {
-  std::vector<Operation> operations = {
-      exposed(own_operation("all buckets", all_reduce.library(), 0,
-                            [&all_reduce] { all_reduce.finish(nullptr); }),
-              state)};
-  if (!gradient.is_converted()) return operations;
-  operations.push_back(exposed(
-      conversion(std::string("all buckets from ") + to_string(gradient.sent_type),
-                 gradient.sent_type, gradient.sent, Precision::fp32, gradient.computed, elements),
-      state));
-  return operations;
 }
 
 }  // namespace
@@ -143,26 +96,53 @@ Operation mean_of_micro_batches(const std::string& name, const FlatGradient& gra
 void insert_exchange(LoweredStep& step, AllReduce& all_reduce, int64_t bucket_bytes,
                      const FlatGradient& gradient, StepState& state) {
   std::erase_if(step.operations, [](const Operation& o) { return o.phase == Phase::exchange; });
-  const int64_t bytes = step.bytes(Region::gradients);
+  const int64_t elements = step.bytes(Region::gradients) / 4;
+  const int64_t size = element_bytes(gradient.sent_type);
   const std::vector<BucketRange> ranges =
-      cut_buckets(completed_by(step), bytes, bucket_bytes / element_bytes(gradient.sent_type) * 4);
-  const std::vector<GradientBucket> buckets = memory_of(ranges, gradient);
+      cut_buckets(completed_by(step), elements, bucket_bytes / size);
+  std::vector<GradientBucket> buckets;
+  for (const BucketRange& range : ranges) {
+    buckets.push_back({static_cast<char*>(gradient.sent) + range.begin * size,
+                       range.end - range.begin, gradient.sent_type});
+  }
   all_reduce.bind(buckets);
 
-  std::vector<Operation> operations;
-  size_t next = 0;
-  for (size_t i = 0; i < step.operations.size(); ++i) {
-    operations.push_back(std::move(step.operations[i]));
-    for (; next < ranges.size() && ranges[next].complete_after == i; ++next) {
-      append_start(operations, static_cast<int>(next), ranges[next], buckets[next], gradient,
-                   all_reduce, state);
+  const auto operation_of = [&](const ExchangeEvent& event) {
+    const std::string name = "bucket " + std::to_string(event.bucket);
+    const BucketRange& range = ranges[event.bucket];
+    const GradientBucket& bucket = buckets[event.bucket];
+    switch (event.kind) {
+      case ExchangeEventKind::mean:
+        return mean_of_micro_batches(name, gradient, range.begin, range.end);
+      case ExchangeEventKind::convert:
+        return conversion(name + " to " + to_string(bucket.type), Precision::fp32,
+                          gradient.computed + range.begin, bucket.type, bucket.data,
+                          bucket.elements);
+      case ExchangeEventKind::start:
+        return exposed(own_operation(name, all_reduce.library(), bucket.bytes(),
+                                     [&all_reduce, first = static_cast<int>(event.bucket),
+                                      count = static_cast<int>(event.count)] {
+                                       all_reduce.start(first, count, nullptr);
+                                     }),
+                       state);
+      case ExchangeEventKind::finish:
+        return exposed(own_operation("all buckets", all_reduce.library(), 0,
+                                     [&all_reduce] { all_reduce.finish(nullptr); }),
+                       state);
+      case ExchangeEventKind::convert_back:
+        break;
     }
-  }
-  const auto update = std::ranges::find(operations, Phase::update, &Operation::phase);
-  std::vector<Operation> end = ends(gradient, bytes / 4, all_reduce, state);
-  operations.insert(update, std::make_move_iterator(end.begin()),
-                    std::make_move_iterator(end.end()));
-  step.operations = std::move(operations);
+    return exposed(
+        conversion(std::string("all buckets from ") + to_string(gradient.sent_type),
+                   gradient.sent_type, gradient.sent, Precision::fp32, gradient.computed, elements),
+        state);
+  };
+  const auto update = std::ranges::find(step.operations, Phase::update, &Operation::phase);
+  const GradientSection all{ranges, gradient.is_converted()};
+  const std::vector<ExchangeEvent> events =
+      exchange_order({&all, 1}, gradient.sum_before != nullptr,
+                     static_cast<size_t>(update - step.operations.begin()));
+  step.operations = with_exchange(std::move(step.operations), events, operation_of);
 }
 
 }  // namespace nearmetal::cpu

@@ -1,7 +1,6 @@
 // One step as oneDNN primitives and loops, in order, with their memory.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -15,6 +14,7 @@
 #include "models/graph.h"
 #include "models/memory_plan.h"
 #include "models/program.h"
+#include "models/step_order.h"
 
 namespace nearmetal::cpu {
 
@@ -59,10 +59,9 @@ struct Operation {
 /// A stage's view of the pipeline while a step goes on.
 struct StageState {
   StageLinks* links = nullptr;
-  std::vector<TaskMark> marks;   // by task of the step, in its order
-  PipelineSeconds seconds;       // of this step, so far
-  double begin_seconds = 0;      // of the span
-  std::array<double, 2> sums{};  // over all stages: squares of the gradient, losses
+  std::vector<TaskMark> marks;  // of all tasks of the step, in their order
+  PipelineSeconds seconds;      // of this step, so far
+  double begin_seconds = 0;     // of the span
 };
 
 /// The state that loops read and write beside tensors; the program owns it and keeps its address.
@@ -73,22 +72,23 @@ struct StepState {
   int64_t first_image = 0;                // of the micro-batch that is computed
   std::vector<float> running_statistics;  // as the region of statistics
   float loss_scale = 1;
+  std::array<double, 2> sums{};  // squares of the gradient, losses; of a stage, then of all
   double exposed_communication_seconds = 0;  // of this step, so far
   StageState stage;
 };
 
-/// Operations [begin, end) of one task.
-struct LoweredTask {
-  StageTask task;
+/// Operations [begin, end) of one event of a step; none of what the program does itself.
+struct LoweredEvent {
+  StepEvent event;
   size_t begin = 0;
   size_t end = 0;
-  Tensor* images = nullptr;  // read by a forward pass; null: it receives its values
+  Tensor* images = nullptr;  // that a forward pass reads; null: it receives values or reads tokens
 };
 
 struct LoweredStep {
   std::deque<Tensor> tensors;
   std::vector<Operation> operations;
-  std::vector<LoweredTask> tasks;      // in their order
+  std::vector<LoweredEvent> events;    // of the whole step, in their order
   std::vector<ParameterSlice> slices;  // by parameter
   std::vector<NormStatistics> norms;   // in graph order
   Tensor* images = nullptr;  // of the first micro-batch; null where a stage receives values
@@ -101,11 +101,6 @@ struct LoweredStep {
   /// Elements of the running statistics, and of those of one micro-batch.
   int64_t statistics_elements() const {
     return norms.empty() ? 0 : norms.back().offset + 2 * norms.back().stride;
-  }
-  /// As many micro-batches as have operations of their own.
-  int64_t micro_batches() const {
-    return std::ranges::count(tasks, Pass::forward,
-                              [](const LoweredTask& t) { return t.task.pass; });
   }
 };
 

@@ -32,21 +32,6 @@ dnnl::memory::desc with_type(const dnnl::memory::desc& desc, dnnl::memory::data_
   throw std::runtime_error("oneDNN has no name for the layout of a parameter");
 }
 
-StageLinks& links_of(const StepState& state) {
-  if (state.stage.links == nullptr) throw std::logic_error("the stage has no neighbours");
-  return *state.stage.links;
-}
-
-// Adds the time of `run` to that which the stage spends on one thing.
-std::function<void()> timed(StepState& state, double PipelineSeconds::*kind,
-                            std::function<void()> run) {
-  return [&state, kind, run = std::move(run)] {
-    const double begin = steady_seconds();
-    run();
-    state.stage.seconds.*kind += steady_seconds() - begin;
-  };
-}
-
 }  // namespace
 
 Lowering::Lowering(const Graph& graph, const ProgramOptions& options, const dnnl::engine& engine,
@@ -61,43 +46,64 @@ Lowering::Lowering(const Graph& graph, const ProgramOptions& options, const dnnl
 }
 
 LoweredStep Lowering::run() {
-  const PipelinePlace& place = options_.pipeline;
-  const int64_t micro_batches = place.is_pipelined() ? options_.micro_batches : 1;
-  std::vector<StageTask> tasks =
-      stage_tasks(place.schedule, place.stages, static_cast<int>(micro_batches), place.stage);
-  if (options_.forward_only) {
-    std::erase_if(tasks, [](const StageTask& task) { return task.pass == Pass::backward; });
-  }
+  const int64_t own = options_.pipeline.is_pipelined() ? options_.micro_batches : 1;
   const size_t nodes = graph_.nodes().size();
-  kept_.assign(micro_batches, {std::vector<Tensor*>(nodes),
-                               std::vector<Tensor*>(nodes),
-                               std::vector<std::vector<Tensor*>>(nodes),
-                               {}});
-  boundary_.resize(micro_batches);
-  for (size_t i = 0; i < tasks.size(); ++i) lower_task(tasks, i);
+  kept_.assign(own, {std::vector<Tensor*>(nodes),
+                     std::vector<Tensor*>(nodes),
+                     std::vector<std::vector<Tensor*>>(nodes),
+                     {}});
+  boundary_.resize(own);
+  const StepFacts facts{.pipeline = options_.pipeline,
+                        .micro_batches = options_.micro_batches,
+                        .trainable = graph_.is_trainable(),
+                        .forward_only = options_.forward_only};
+  for (const StepEvent& event : step_order(facts)) lower_event(event);
   place_parameters();
   place_step();
   return std::move(step_);
 }
 
-void Lowering::lower_task(const std::vector<StageTask>& tasks, size_t index) {
-  const StageTask& task = tasks[index];
-  const size_t begin = step_.operations.size();
-  micro_batch_ = task.micro_batch;
-  std::swap(tensors_, kept_[micro_batch_]);
-  if (options_.pipeline.is_pipelined()) begin_stage_task(tasks, index);
-  const int count = static_cast<int>(graph_.nodes().size());
-  if (task.pass == Pass::forward) {
-    for (int i = 0; i < count; ++i) walk(i, Pass::forward);
-    update_statistics();
-  } else {
-    for (int i = count - 1; i >= 0; --i) walk(i, Pass::backward);
+void Lowering::lower_event(const StepEvent& event) {
+  LoweredEvent lowered{.event = event, .begin = step_.operations.size()};
+  if (event.micro_batch >= std::ssize(kept_)) {  // the first micro-batch has had such an event
+    lowered = *std::ranges::find(step_.events, event.kind,
+                                 [](const LoweredEvent& e) { return e.event.kind; });
+    lowered.event = event;
+    step_.events.push_back(lowered);
+    return;
   }
-  if (options_.pipeline.is_pipelined()) end_stage_task(tasks, index);
-  Tensor* images = task.pass == Pass::forward && !graph_.receives() ? tensors_.values[0] : nullptr;
-  step_.tasks.push_back({task, begin, step_.operations.size(), images});
-  if (step_.images == nullptr) step_.images = images;
+  micro_batch_ = static_cast<int>(event.micro_batch);
   std::swap(tensors_, kept_[micro_batch_]);
+  switch (event.kind) {
+    case StepEventKind::forward:
+      lower_pass(Pass::forward);
+      update_statistics();
+      if (!graph_.receives()) lowered.images = tensors_.values[0];
+      break;
+    case StepEventKind::backward:
+      lower_pass(Pass::backward);
+      break;
+    case StepEventKind::start_transfer:
+    case StepEventKind::finish_transfer:
+      emit_transfer(event);
+      break;
+    case StepEventKind::begin_pipeline:
+    case StepEventKind::begin_task:
+    case StepEventKind::end_task:
+      emit_mark(event);
+      break;
+    default:  // what the program does
+      break;
+  }
+  std::swap(tensors_, kept_[micro_batch_]);
+  lowered.end = step_.operations.size();
+  if (step_.images == nullptr) step_.images = lowered.images;
+  step_.events.push_back(lowered);
+}
+
+void Lowering::lower_pass(Pass pass) {
+  const int count = static_cast<int>(graph_.nodes().size());
+  for (int i = 0; i < count; ++i) walk(pass == Pass::forward ? i : count - 1 - i, pass);
 }
 
 void Lowering::walk(int node, Pass pass) {
@@ -279,13 +285,13 @@ void Lowering::place_step() {
       life.last_use = k;
     }
   }
-  for (const LoweredTask& task : step_.tasks) {
-    if (task.images == nullptr) continue;
-    BufferLife& life = found[task.images];
-    if (step_.micro_batches() == 1) {
-      life = {task.images->bytes(), 0, last};  // they stay from step to step
+  for (const LoweredEvent& event : step_.events) {
+    if (event.images == nullptr) continue;
+    BufferLife& life = found[event.images];
+    if (kept_.size() == 1) {
+      life = {event.images->bytes(), 0, last};  // they stay from step to step
     } else {
-      life.first_use = static_cast<int>(task.begin);  // where they are copied to
+      life.first_use = static_cast<int>(event.begin);  // where they are copied to
     }
   }
   std::vector<BufferLife> lives;
@@ -320,105 +326,65 @@ Tensor* Lowering::boundary_tensor(int boundary) {
   return tensor({rows, type_, dnnl::memory::format_tag::nc});
 }
 
-void Lowering::emit_transfer(Transfer transfer, const char* what, Tensor* data,
-                             std::function<void()> run) {
+Tensor* Lowering::transferred(Transfer transfer) {
+  if (transfer == Transfer::send_value) return tensors_.values.back();
+  if (transfer == Transfer::send_gradient) return tensors_.gradients.front().front();
+  const bool value = transfer == Transfer::receive_value;
+  return boundary_tensor(value ? 0 : static_cast<int>(graph_.nodes().size()) - 1);
+}
+
+void Lowering::emit_transfer(const StepEvent& event) {
+  const Transfer transfer = event.transfer;
+  const bool starts = event.kind == StepEventKind::start_transfer;
   const bool value = transfer == Transfer::receive_value || transfer == Transfer::send_value;
-  double PipelineSeconds::*kind =
-      is_receive(transfer) ? &PipelineSeconds::waiting : &PipelineSeconds::sending;
-  emit(std::string(what) + " " + to_string(transfer), value ? Phase::forward : Phase::backward,
-       "transfer", {data}, timed(state_, kind, std::move(run)));
+  if (starts) boundary(transfer) = transferred(transfer);
+  Tensor* data = boundary(transfer);
+  emit(std::string(to_string(event.kind)) + " " + to_string(transfer),
+       value ? Phase::forward : Phase::backward, "transfer", {data},
+       [=, micro_batch = micro_batch_, &stage = state_.stage] {
+         if (stage.links == nullptr) throw std::logic_error("the stage has no neighbours");
+         const double begin = steady_seconds();
+         if (starts) {
+           stage.links->start(transfer, micro_batch, data->data(), data->bytes(), nullptr);
+         } else {
+           stage.links->finish(transfer, micro_batch, nullptr);
+         }
+         const double seconds = steady_seconds() - begin;
+         if (is_receive(transfer)) stage.seconds.waiting += seconds;
+         // The start of a send is a part of its task.
+         if (!is_receive(transfer) && !starts) stage.seconds.sending += seconds;
+       });
 }
 
-void Lowering::start(Transfer transfer, int micro_batch, Tensor* data) {
-  boundary(micro_batch, transfer) = data;
-  emit_transfer(transfer, "start", data, [=, bytes = data->bytes(), &state = state_] {
-    links_of(state).start(transfer, micro_batch, data->data(), bytes, nullptr);
-  });
-}
-
-void Lowering::finish(Transfer transfer, int micro_batch, Tensor* data) {
-  emit_transfer(transfer, "finish", data,
-                [=, &state = state_] { links_of(state).finish(transfer, micro_batch, nullptr); });
-}
-
-// Does nothing for a task that reads what the stage itself leaves.
-void Lowering::start_receive(const StageTask& task) {
-  if (task.pass == Pass::forward && graph_.receives()) {
-    start(Transfer::receive_value, task.micro_batch, boundary_tensor(0));
-  } else if (task.pass == Pass::backward && graph_.sends()) {
-    const int last = static_cast<int>(graph_.nodes().size()) - 1;
-    start(Transfer::receive_gradient, task.micro_batch, boundary_tensor(last));
-  }
-}
-
-bool Lowering::receives_ahead(size_t index) const {
-  const PipelinePlace& place = options_.pipeline;
-  return may_receive_ahead(place.schedule, place.stages, static_cast<int>(options_.micro_batches),
-                           place.stage, index);
-}
-
-// Where nothing forbids it, receives are started a task ahead, so that what comes travels while the
-// stage computes.
-void Lowering::begin_stage_task(const std::vector<StageTask>& tasks, size_t index) {
-  const StageTask& task = tasks[index];
-  const int m = task.micro_batch;
-  const bool forward = task.pass == Pass::forward;
-  if (index == 0) {
-    emit("begin of the pipeline", Phase::forward, "mark", {}, [&state = state_] {
-      state.stage.seconds = {};
-      state.stage.begin_seconds = steady_seconds();
-    });
-  }
-  if (index == 0 || !receives_ahead(index - 1)) start_receive(task);
-  const Transfer input = forward ? Transfer::receive_value : Transfer::receive_gradient;
-  if (Tensor* received = boundary(m, input)) finish(input, m, received);
-  if (!forward && graph_.sends()) {
-    finish(Transfer::send_value, m, boundary(m, Transfer::send_value));
-  }
-  if (index + 1 < tasks.size() && receives_ahead(index)) start_receive(tasks[index + 1]);
-  emit("begin", Phase::forward, "mark", {}, [index, task, &state = state_] {
+void Lowering::emit_mark(const StepEvent& event) {
+  emit(to_string(event.kind), Phase::forward, "mark", {}, [event, &stage = state_.stage] {
     const double now = steady_seconds();
-    state.stage.marks[index] = {task, now, now};
+    if (event.kind == StepEventKind::begin_pipeline) {
+      stage.seconds = {};
+      stage.begin_seconds = now;
+      return;
+    }
+    TaskMark& mark = stage.marks[event.task];
+    if (event.kind == StepEventKind::begin_task) {
+      mark.begin_seconds = now;
+      return;
+    }
+    mark.end_seconds = now;
+    const bool forward = mark.task.pass == Pass::forward;
+    (forward ? stage.seconds.forward : stage.seconds.backward) += now - mark.begin_seconds;
   });
-}
-
-void Lowering::end_stage_task(const std::vector<StageTask>& tasks, size_t index) {
-  const StageTask& task = tasks[index];
-  const bool forward = task.pass == Pass::forward;
-  double PipelineSeconds::*kind = forward ? &PipelineSeconds::forward : &PipelineSeconds::backward;
-  emit("end", Phase::forward, "mark", {}, [index, kind, &state = state_] {
-    TaskMark& mark = state.stage.marks[index];
-    mark.end_seconds = steady_seconds();
-    state.stage.seconds.*kind += mark.end_seconds - mark.begin_seconds;
-  });
-  if (forward && graph_.sends()) {
-    start(Transfer::send_value, task.micro_batch, tensors_.values.back());
-  }
-  if (!forward && graph_.receives()) {
-    finish_sent_gradient();
-    start(Transfer::send_gradient, task.micro_batch, tensors_.gradients.front().front());
-    sent_gradient_ = task.micro_batch;
-  }
-  if (index + 1 == tasks.size()) finish_sent_gradient();
-}
-
-void Lowering::finish_sent_gradient() {
-  if (sent_gradient_ < 0) return;
-  finish(Transfer::send_gradient, sent_gradient_,
-         boundary(sent_gradient_, Transfer::send_gradient));
-  sent_gradient_ = -1;
 }
 
 void Lowering::forward_boundary(int i) {
   tensors_.values[i] = i == 0
-                           ? boundary(micro_batch_, Transfer::receive_value)
+                           ? boundary(Transfer::receive_value)
                            : reordered(graph_.node(i).name, Phase::forward,
                                        value(graph_.node(i).inputs[0]), boundary_tensor(i)->desc());
 }
 
 void Lowering::backward_boundary(int i) {
   if (i > 0) {
-    add_gradient(graph_.node(i).inputs[0], boundary(micro_batch_, Transfer::receive_gradient));
+    add_gradient(graph_.node(i).inputs[0], boundary(Transfer::receive_gradient));
   } else {
     gradient_of(i);  // their sum is what is sent
   }

@@ -15,10 +15,10 @@
 
 namespace nearmetal::cpu {
 
-/// The forward and backward pass: of a stage those of all micro-batches, in the order of its
-/// schedule and with transfers; else of one micro-batch, since all take the same memory. Allocates
-/// nothing of the size of a tensor; `state` is read when operations run. The number of OpenMP
-/// threads must be the same then.
+/// The passes, transfers and marks of a step in its order, where those of the stages of a pipeline
+/// have operations of their own for each micro-batch; else all share those of one, and its memory.
+/// Allocates nothing of the size of a tensor; `state` is read when operations run. The number of
+/// OpenMP threads must be the same then.
 LoweredStep lower(const Graph& graph, const ProgramOptions& options, const dnnl::engine& engine,
                   StepState& state);
 
@@ -90,21 +90,18 @@ class Lowering {
   // The tensor that a gradient in this layout is computed into.
   Tensor* gradient_target(int parameter, const Desc& desc);
 
-  void lower_task(const std::vector<StageTask>& tasks, size_t index);
+  void lower_event(const StepEvent& event);
+  void lower_pass(Pass pass);
 
   // What makes a graph a stage: values that come and go, the waits for them, and time marks.
   Tensor* boundary_tensor(int boundary);
-  Tensor*& boundary(int64_t micro_batch, Transfer transfer) {
-    return boundary_[micro_batch][static_cast<size_t>(transfer)];
+  Tensor*& boundary(Transfer transfer) {
+    return boundary_[micro_batch_][static_cast<size_t>(transfer)];
   }
-  void emit_transfer(Transfer transfer, const char* what, Tensor* data, std::function<void()> run);
-  void start(Transfer transfer, int micro_batch, Tensor* data);
-  void finish(Transfer transfer, int micro_batch, Tensor* data);
-  void start_receive(const StageTask& task);
-  bool receives_ahead(size_t index) const;
-  void begin_stage_task(const std::vector<StageTask>& tasks, size_t index);
-  void end_stage_task(const std::vector<StageTask>& tasks, size_t index);
-  void finish_sent_gradient();
+  // The memory of a transfer that is started.
+  Tensor* transferred(Transfer transfer);
+  void emit_transfer(const StepEvent& event);
+  void emit_mark(const StepEvent& event);
   void forward_boundary(int i);
   void backward_boundary(int i);
 
@@ -206,7 +203,6 @@ class Lowering {
   NodeTensors tensors_;            // of the one that is lowered
   // The boundary tensors of a stage, by micro-batch: received, or to be sent.
   std::vector<std::array<Tensor*, transfer_count>> boundary_;
-  int sent_gradient_ = -1;  // micro-batch whose gradient may still be on its way; -1: none
   std::map<int, dnnl::convolution_forward::primitive_desc> convolutions_;
   std::map<int, dnnl::pooling_forward::primitive_desc> pools_;
   std::map<int, dnnl::inner_product_forward::primitive_desc> products_;
