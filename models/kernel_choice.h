@@ -4,6 +4,8 @@
 #include <array>
 #include <string>
 
+#include "base/value.h"
+
 namespace nearmetal {
 
 /// The implementation chosen for one operation: part of the work that is compared.
@@ -11,7 +13,8 @@ struct KernelChoice {
   std::string key;             // operation, shape, precision
   std::string implementation;  // e.g. "cudnn eng62_k2=4_k13=0"
   double seconds = 0;          // as timed when it was chosen
-  double relative_error = 0;   // of its result against a reference, when it was chosen
+  // Of its results against a reference, when it was chosen; or why it was not checked.
+  Maybe<double> relative_error{};
 
   bool operator==(const KernelChoice&) const = default;
 };

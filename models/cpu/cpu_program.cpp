@@ -400,7 +400,8 @@ std::vector<KernelChoice> CpuProgram::kernel_choices() const {
     if (!operation.key.empty()) found.emplace(operation.key, operation.implementation);
   }
   std::vector<KernelChoice> choices;
-  for (const auto& [key, implementation] : found) choices.push_back({key, implementation, 0, 0});
+  for (const auto& [key, implementation] : found)
+    choices.push_back({key, implementation, 0, Unknown{"oneDNN chooses it, untimed"}});
   return choices;
 }
 

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <limits>
 
+#include "models/cuda/compiler/binding.h"
 #include "models/cuda/compiler/exchange.h"
 #include "models/cuda/compiler/lowering.h"
 #include "models/cuda/device/device.h"
 #include "models/cuda/kernels/beside_step.h"
+#include "models/cuda/tuning/decide.h"
 
 namespace nearmetal::cuda {
 namespace {
@@ -39,13 +41,6 @@ std::vector<float> download_as_float(const void* device, int64_t count, Precisio
 
 double seconds_from(uint64_t begin_nanoseconds, uint64_t end_nanoseconds) {
   return 1e-9 * static_cast<double>(end_nanoseconds - begin_nanoseconds);
-}
-
-void run_plan(Kernel& kernel, const Plan& plan, const Descriptor& bound, cudnnHandle_t cudnn) {
-  kernel.implementation = "cudnn " + plan.name();
-  kernel.launch = [cudnn, &plan, bound](cudaStream_t) {
-    NM_CALL(plan.try_execute(cudnn, bound));  // on the handle's stream
-  };
 }
 
 }  // namespace
@@ -95,35 +90,17 @@ CudaProgram::~CudaProgram() { cudaStreamSynchronize(stream_.get()); }
 void CudaProgram::choose_kernels() {
   resources_.reduction.multiprocessors = multiprocessors_;
   resources_.cudnn = cudnn_.get();
+  resources_.cublas = cublas_.get();
   tuner_ = std::make_unique<Tuner>(
-      TuningDevice{cudnn_.get(), stream_.get(), compute_capability(options_.gpu) / 10,
-                   multiprocessors_},
+      TuningDevice{cudnn_.get(), cublas_.get(), stream_.get(),
+                   compute_capability(options_.gpu) / 10, multiprocessors_},
       options_.kernels, options_.kernel_choices, options_.kernel_choices_pinned);
-  double best = std::numeric_limits<double>::infinity();
   ProgramOptions pass = options_;  // micro-batches are alike
   pass.micro_batches = 1;
-  for (const StemForm form : forms_of(graph_, options_.precision)) {
-    LoweringChoices choices = choices_of_chip(options_.gpu);
-    choices.stem = form;
-    const FlatLayout layout = flat_layout(graph_, form);
-    const LoweredStep step = lower(graph_, pass, choices, layout, resources_);
-    tuner_->choose(distinct_problems(step, true));
-    const KernelTimes times = tuner_->times();
-    const KernelTimes::StemChoice stem = times.best_stem(step);
-    if (stem.seconds >= best) continue;
-    best = stem.seconds;
-    choices.own_stem_forward = stem.own_forward;
-    choices.own_stem_backward = stem.own_backward;
-    choices.fused_sweeps = times.faster_with_sweeps(step);
-    choices.input_moments = times.faster_by_moments(step);
-    choices.fused_backward = times.faster_with_fused_backward(step, choices.input_moments);
-    choices_ = choices;
-  }
-  tuner_->choose(distinct_attention(graph_, pass));
-  choices_.attention = tuner_->attention_choices();
+  choices_ = decide(graph_, pass, choices_of_chip(options_.gpu), *tuner_);
   layout_ = flat_layout(graph_, choices_.stem);
   step_ = lower(graph_, options_, choices_, layout_, resources_);
-  tuner_->choose(cublas_.get(), distinct_products(step_));
+  tuner_->choose(distinct_products(step_));
   for (const Kernel& kernel : step_.kernels) {
     if (kernel.linear) *kernel.linear->algorithm = tuner_->algorithm(kernel.linear->problem);
   }
@@ -136,7 +113,6 @@ void CudaProgram::allocate() {
   activations_ = allocate_device(step_.memory.total_bytes);
   workspace_ = allocate_device(workspace_bytes);
   resources_.workspace = workspace_.get();
-  resources_.cublas = cublas_.get();
   device_bytes_ = persistent_->bytes() + step_.memory.total_bytes + workspace_bytes;
   for (size_t i = 0; i < step_.tensors.size(); ++i) {
     Tensor& tensor = step_.tensors[i];
@@ -363,30 +339,10 @@ PipelineSeconds CudaProgram::pipeline_seconds(int64_t step) const {
 }
 
 void CudaProgram::bind_convolutions() {
-  const int64_t size = element_bytes(options_.precision);
-  const FlatParameters& flat = resources_.parameters;
   for (Kernel& kernel : step_.kernels) {
     if (!kernel.convolution) continue;
-    const ConvolutionCall& call = *kernel.convolution;
-    const ConvolutionPlan* plan = tuner_->plan(call.problem);
-    const int64_t offset = layout_.slices[call.weight_parameter].offset;
-    ConvolutionOperands operands;
-    operands.x = call.x->data;
-    operands.y = call.y->data;
-    operands.weights = call.problem.op == ConvolutionOp::backward_weights
-                           ? flat.gradient(offset, size)
-                           : flat.operand(offset, size);
-    if (call.residual != nullptr) operands.residual = call.residual->data;
-    if (call.weights != nullptr) operands.weights = call.weights->data;
-    if (call.bias_parameter >= 0) {
-      operands.bias = flat.operand(layout_.offset(call.bias_parameter), size);
-    }
-    if (call.sums != nullptr) {
-      operands.sum = call.sums->data;
-      operands.square_sum =
-          static_cast<float*>(call.sums->data) + call.problem.shape.output_channels;
-    }
-    run_plan(kernel, *plan, plan->bind(operands, workspace_.get()), cudnn_.get());
+    const ConvolutionPlan* plan = tuner_->plan(kernel.convolution->problem);
+    bind_convolution(kernel, *plan, options_.precision, layout_, resources_);
   }
 }
 

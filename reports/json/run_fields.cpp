@@ -227,7 +227,7 @@ void fields(Archive& field, KernelChoice& plan) {
   field("implementation", plan.implementation);
   field("seconds", plan.seconds, at_least(0), "As timed when it was chosen");
   field("relative_error", plan.relative_error, at_least(0),
-        "Error of its result against a reference");
+        "Euclidean, of its results against a reference; null: not checked, for the reason");
 }
 
 void fields(Archive& field, ProfileEntry& entry) {

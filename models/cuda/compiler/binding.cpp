@@ -18,17 +18,17 @@ void bind_convolution(Kernel& kernel, const ConvolutionPlan& plan, Precision pre
   ConvolutionOperands operands;
   operands.x = call.x->data;
   operands.y = call.y->data;
-  operands.weights = call.weights != nullptr                                   ? call.weights->data
-                     : call.problem.op == ConvolutionOp::backward_weights ? flat.gradient(offset, size)
-                                                                          : flat.operand(offset, size);
+  operands.weights = call.weights != nullptr ? call.weights->data
+                     : call.problem.op == ConvolutionOp::backward_weights
+                         ? flat.gradient(offset, size)
+                         : flat.operand(offset, size);
   if (call.residual != nullptr) operands.residual = call.residual->data;
   if (call.bias_parameter >= 0) {
     operands.bias = flat.operand(layout.offset(call.bias_parameter), size);
   }
   if (call.sums != nullptr) {
     operands.sum = call.sums->data;
-    operands.square_sum =
-        static_cast<float*>(call.sums->data) + call.problem.shape.output_channels;
+    operands.square_sum = static_cast<float*>(call.sums->data) + call.problem.shape.output_channels;
   }
   run_plan(kernel, plan, plan.bind(operands, resources.workspace), resources.cudnn);
 }

@@ -1,5 +1,6 @@
 #include "models/cuda/compiler/emission.h"
 
+#include <memory>
 #include <stdexcept>
 
 #include "models/cuda/compiler/emit_cudnn.h"
@@ -10,14 +11,9 @@
 namespace nearmetal::cuda {
 namespace {
 
-constexpr Emitter by_plan{FusedKind::convolution, "convolution", "", nullptr};
-constexpr Emitter by_product{FusedKind::linear, "linear", "cublasLt", nullptr};
-
 const Emitter& emitter_of(FusedKind kind) {
-  if (kind == FusedKind::convolution) return by_plan;
-  if (kind == FusedKind::linear) return by_product;
-  for (const auto rows : {emitters::image_emitters(), emitters::token_emitters(),
-                          emitters::product_emitters(), emitters::cudnn_emitters()}) {
+  for (const auto rows : {emitters::of_images(), emitters::of_tokens(), emitters::of_products(),
+                          emitters::of_cudnn()}) {
     for (const Emitter& row : rows) {
       if (row.kind == kind) return row;
     }
@@ -26,87 +22,88 @@ const Emitter& emitter_of(FusedKind kind) {
 }
 
 // Its launch is set when its plan is chosen.
-ConvolutionCall convolution_call(const FusedOp& op, const Operands& at, const Emission& e) {
-  ConvolutionCall call;
-  call.problem = *op.convolution;
-  call.x = at.tensor(Role::x);
-  call.y = at.tensor(Role::y);
-  call.sums = at.tensor(Role::sums);
-  call.weight_parameter = e.graph.node(op.node).parameters[0];
-  call.bias_parameter = op.bias;
-  call.weights = at.tensor(Role::weights);
-  call.residual = at.tensor(Role::residual);
-  call.with_sweep = op.with_sweep;
-  return call;
+ConvolutionCall convolution_call(const Bound& bound) {
+  const auto at = [&](Role role) { return bound.tensors[static_cast<size_t>(role)]; };
+  return {*bound.op.convolution, at(Role::x),        at(Role::y),
+          at(Role::sums),        bound.parameter(),  bound.op.bias,
+          at(Role::weights),     at(Role::residual), bound.op.with_sweep};
 }
 
-AttentionCall attention_call(const FusedOp& op, const Operands& at) {
-  return {*op.attention,
-          at.tensor(Role::packed),
-          at.tensor(Role::y),
-          at.tensor(Role::log_sums),
-          at.tensor(Role::dy),
-          at.tensor(Role::dots),
-          at.tensor(Role::packed_gradient)};
+AttentionCall attention_call(const Bound& bound) {
+  const auto at = [&](Role role) { return bound.tensors[static_cast<size_t>(role)]; };
+  return {*bound.op.attention,      at(Role::packed), at(Role::y),
+          at(Role::log_sums),       at(Role::dy),     at(Role::dots),
+          at(Role::packed_gradient)};
 }
 
 }  // namespace
 
-Kernel emit(const FusedOp& op, const Emission& e) {
+Kernel emit(const FusedOp& op, const Emission& emission,
+            const std::vector<const Tensor*>& tensors) {
   const Emitter& row = emitter_of(op.kind);
+  const auto bound = std::make_shared<const Bound>(op, emission, tensors);
   Kernel kernel{.name = op.name,
                 .phase = op.phase,
-                .implementation = row.implementation,
+                .implementation = op.by_library ? "" : row.implementation,
                 .flops = op.flops,
-                .bytes = op.bytes};
-  for (const Operand& operand : op.operands) kernel.operands.push_back(e.tensors[operand.value]);
+                .bytes = op.bytes,
+                .operands = bound->operands};
   for (const int parameter : op.gradients) {
-    if (e.layout.slices[parameter].is_matrix) kernel.gradient_of = parameter;
+    if (emission.layout.slices[parameter].is_matrix) kernel.gradient_of = parameter;
   }
-  const Operands at(op, e);
   if (op.convolution) {
-    kernel.convolution = convolution_call(op, at, e);
+    kernel.convolution = convolution_call(*bound);
   } else if (op.by_library) {
-    kernel.implementation.clear();
-    kernel.attention = attention_call(op, at);
+    kernel.attention = attention_call(*bound);
   } else if (op.linear) {
     const auto algorithm = op.is_timed ? std::make_shared<std::string>() : nullptr;
-    kernel.launch = emitters::emit_linear(op, e, algorithm);
+    kernel.launch = emitters::linear(*bound, algorithm);
     if (op.is_timed) kernel.linear = {*op.linear, algorithm};
+  } else if (row.make != nullptr) {
+    kernel.launch = row.make(*bound);
   } else {
-    kernel.launch = row.emit(op, e);
+    kernel.launch = [bound, launch = row.launch](cudaStream_t stream) { launch(*bound, stream); };
   }
   return kernel;
 }
 
-std::string name_of(FusedKind kind) { return emitter_of(kind).name; }
+const char* name_of(FusedKind kind) { return emitter_of(kind).name; }
 
-Operands::Operands(const FusedOp& op, const Emission& emission) {
+Bound::Bound(const FusedOp& op, const Emission& emission, const std::vector<const Tensor*>& values)
+    : Emission(emission), op(op) {
   for (const Operand& operand : op.operands) {
-    tensors_[static_cast<size_t>(operand.role)] = emission.tensors[operand.value];
+    operands.push_back(values[operand.value]);
+    tensors[static_cast<size_t>(operand.role)] = operands.back();
   }
 }
 
-ParameterPlace::ParameterPlace(int parameter, const Emission& e)
-    : resources_(&e.resources), exists_(parameter >= 0) {
-  if (!exists_) return;
-  offset_ = e.layout.offset(parameter);
-  slice_ = e.layout.slices[parameter].offset;
-  element_size_ = element_bytes(e.options.precision);
+const float* Bound::value(int parameter) const {
+  return parameter < 0 ? nullptr : resources.parameters.values + layout.offset(parameter);
 }
 
-NormPlace::NormPlace(int norm, const Emission& e)
-    : resources_(&e.resources),
-      slot_(e.micro_batch % norm_slots(e.options)),
-      norm_(norm),
-      channels_(norm < 0 ? 0 : static_cast<int>(e.graph.node(norm).shape.channels)) {}
+const void* Bound::operand(int parameter) const {
+  if (parameter < 0) return nullptr;
+  return resources.parameters.operand(layout.offset(parameter), shapes.element_size());
+}
 
-NormInput NormPlace::input(const void* sums) const {
-  NormInput input{state()};
-  if (sums != nullptr) {
-    input.sum = static_cast<const float*>(sums);
-    input.square_sum = input.sum + channels_;
-  }
+void* Bound::matrix_gradient(int parameter) const {
+  return resources.parameters.gradient(layout.slices[parameter].offset, shapes.element_size());
+}
+
+float* Bound::vector_gradient(int parameter) const {
+  if (parameter < 0) return nullptr;
+  return resources.parameters.vector_gradients + layout.slices[parameter].offset;
+}
+
+BatchNormState Bound::norm(int node) const {
+  return node < 0 ? BatchNormState() : resources.norm(norm_slot, node);
+}
+
+NormInput Bound::norm(int node, Role sums) const {
+  NormInput input{norm(node)};
+  if (!has(sums)) return input;
+  input.sum = as<const float>(sums);
+  input.square_sum = input.sum + shapes.extent(node).channels;
   return input;
 }
 

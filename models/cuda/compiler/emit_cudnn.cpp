@@ -13,123 +13,112 @@ using enum Role;
 
 // A layer is made at its first launch, which is not in a captured graph: it needs the handle.
 template <class Make, class Run>
-Launch layer_launch(const Emission& e, Make make, Run run) {
-  using Layer = decltype(make(cudnnHandle_t{}));
+Launch layer_launch(const Bound& bound, Make make, Run run) {
+  using Layer = decltype(make(bound));
   const auto layer = std::make_shared<std::optional<Layer>>();
-  return [=, &r = e.resources](cudaStream_t) {
-    if (!*layer) layer->emplace(make(r.cudnn));
-    run(**layer, r.cudnn);  // on the handle's stream
-  };
-}
-
-auto norm_maker(const FusedOp& op, const Emission& e) {
-  return [precision = e.options.precision, shape = e.shapes.layer(op.node),
-          fusion = fusion_of(op.norm)](cudnnHandle_t cudnn) {
-    return NormLayer(cudnn, precision, shape, fusion, product_workspace);
-  };
-}
-
-auto pool_maker(const FusedOp& op, const Emission& e) {
-  const Node& node = e.graph.node(op.node);
-  const Shape& image = e.graph.input_shape(node);
-  const bool average = node.op == OpKind::global_average_pool;
-  const auto [kernel, stride, padding] = node.window;
-  const PoolWindow window =
-      average ? PoolWindow{image.height, image.width} : PoolWindow{kernel, kernel, stride, padding};
-  return [=, precision = e.options.precision, input = e.shapes.layer(node.inputs[0]),
-          output = e.shapes.layer(op.node)](cudnnHandle_t) {
-    return PoolLayer(precision, average ? Pooling::average : Pooling::maximum, window, input,
-                     output);
+  return [=](cudaStream_t) {
+    if (!*layer) layer->emplace(make(bound));
+    run(**layer, bound, bound.resources.cudnn);  // on the handle's stream
   };
 }
 
 template <class Layer>
-auto layer_maker(const FusedOp& op, const Emission& e) {
-  return [precision = e.options.precision, shape = e.shapes.layer(op.node)](cudnnHandle_t) {
-    return Layer(precision, shape);
-  };
+Layer plain_layer(const Bound& b) {
+  return Layer(b.precision(), b.shapes.layer(b.op.node));
 }
 
-Launch emit_cudnn_norm(const FusedOp& op, const Emission& e) {
+NormLayer norm_layer(const Bound& b) {
+  return {b.resources.cudnn, b.precision(), b.shapes.layer(b.op.node), fusion_of(b.op.norm),
+          product_workspace};
+}
+
+PoolLayer pool_layer(const Bound& b) {
+  const Shape& image = b.shapes.graph.node(b.input()).shape;
+  const bool average = b.node().op == OpKind::global_average_pool;
+  const auto [kernel, stride, padding] = b.node().window;
+  const PoolWindow window =
+      average ? PoolWindow{image.height, image.width} : PoolWindow{kernel, kernel, stride, padding};
+  return {b.precision(), average ? Pooling::average : Pooling::maximum, window,
+          b.shapes.layer(b.input()), b.shapes.layer(b.op.node)};
+}
+
+Launch norm(const Bound& bound) {
   return layer_launch(
-      e, norm_maker(op, e),
-      [at = Operands(op, e), norm = NormPlace(op.norm.norm, e), &r = e.resources](
-          const NormLayer& layer, cudnnHandle_t cudnn) {
-        layer.forward(cudnn, {at[x], at[residual], at[y], at[reserve], r.workspace}, norm.state());
+      bound, norm_layer, [](const NormLayer& layer, const Bound& b, cudnnHandle_t cudnn) {
+        layer.forward(cudnn, {b[x], b[residual], b[y], b[reserve], b.resources.workspace},
+                      b.norm(b.op.norm.norm));
       });
 }
 
-Launch emit_cudnn_norm_gradient(const FusedOp& op, const Emission& e) {
+Launch norm_gradient(const Bound& bound) {
   return layer_launch(
-      e, norm_maker(op, e),
-      [at = Operands(op, e), norm = NormPlace(op.norm.norm, e), &r = e.resources](
-          const NormLayer& layer, cudnnHandle_t cudnn) {
-        layer.backward(cudnn,
-                       {at[x], at[y], at[dy], at[dx], at[residual_dx], at[reserve], r.workspace},
-                       norm.state());
+      bound, norm_layer, [](const NormLayer& layer, const Bound& b, cudnnHandle_t cudnn) {
+        layer.backward(
+            cudnn, {b[x], b[y], b[dy], b[dx], b[residual_dx], b[reserve], b.resources.workspace},
+            b.norm(b.op.norm.norm));
       });
 }
 
-Launch emit_cudnn_pool(const FusedOp& op, const Emission& e) {
-  return layer_launch(e, pool_maker(op, e),
-                      [at = Operands(op, e)](const PoolLayer& layer, cudnnHandle_t cudnn) {
-                        layer.forward(cudnn, at[x], at[y]);
+Launch pool(const Bound& bound) {
+  return layer_launch(bound, pool_layer,
+                      [](const PoolLayer& layer, const Bound& b, cudnnHandle_t cudnn) {
+                        layer.forward(cudnn, b[x], b[y]);
                       });
 }
 
-Launch emit_cudnn_pool_gradient(const FusedOp& op, const Emission& e) {
-  return layer_launch(e, pool_maker(op, e),
-                      [at = Operands(op, e)](const PoolLayer& layer, cudnnHandle_t cudnn) {
-                        layer.backward(cudnn, at[x], at[y], at[dy], at[dx]);
+Launch pool_gradient(const Bound& bound) {
+  return layer_launch(bound, pool_layer,
+                      [](const PoolLayer& layer, const Bound& b, cudnnHandle_t cudnn) {
+                        layer.backward(cudnn, b[x], b[y], b[dy], b[dx]);
                       });
 }
 
-Launch emit_cudnn_sum(const FusedOp& op, const Emission& e) {
-  return layer_launch(e, layer_maker<SumLayer>(op, e),
-                      [at = Operands(op, e)](const SumLayer& layer, cudnnHandle_t cudnn) {
-                        layer.forward(cudnn, at[x], at[residual], at[y]);
+Launch sum(const Bound& bound) {
+  return layer_launch(bound, plain_layer<SumLayer>,
+                      [](const SumLayer& layer, const Bound& b, cudnnHandle_t cudnn) {
+                        layer.forward(cudnn, b[x], b[residual], b[y]);
                       });
 }
 
 // In the type of the tensor, whose copy of the parameters has the bias, too.
-Launch emit_cudnn_bias(const FusedOp& op, const Emission& e) {
-  return layer_launch(e, layer_maker<BiasLayer>(op, e),
-                      [at = Operands(op, e), bias = ParameterPlace(op.bias, e)](
-                          const BiasLayer& layer, cudnnHandle_t cudnn) {
-                        layer.forward(cudnn, bias.operand(), at[x]);
+Launch bias(const Bound& bound) {
+  return layer_launch(bound, plain_layer<BiasLayer>,
+                      [](const BiasLayer& layer, const Bound& b, cudnnHandle_t cudnn) {
+                        layer.forward(cudnn, b.operand(b.op.bias), b[x]);
                       });
 }
 
-Launch emit_cudnn_relu(const FusedOp& op, const Emission& e) {
-  return layer_launch(e, layer_maker<ReluLayer>(op, e),
-                      [at = Operands(op, e)](const ReluLayer& layer, cudnnHandle_t cudnn) {
-                        layer.forward(cudnn, at[x], at.tensor(y) == nullptr ? at[x] : at[y]);
+Launch relu(const Bound& bound) {
+  return layer_launch(bound, plain_layer<ReluLayer>,
+                      [](const ReluLayer& layer, const Bound& b, cudnnHandle_t cudnn) {
+                        layer.forward(cudnn, b[x], b.either(y, x));
                       });
 }
 
-Launch emit_cudnn_relu_gradient(const FusedOp& op, const Emission& e) {
-  return layer_launch(e, layer_maker<ReluLayer>(op, e),
-                      [at = Operands(op, e)](const ReluLayer& layer, cudnnHandle_t cudnn) {
-                        layer.backward(cudnn, at[y], at[dy], at[dx]);
+Launch relu_gradient(const Bound& bound) {
+  return layer_launch(bound, plain_layer<ReluLayer>,
+                      [](const ReluLayer& layer, const Bound& b, cudnnHandle_t cudnn) {
+                        layer.backward(cudnn, b[y], b[dy], b[dx]);
                       });
+}
+
+constexpr Emitter by_cudnn(FusedKind kind, const char* name, Launch (*make)(const Bound&)) {
+  return {kind, name, "cudnn", nullptr, make};
 }
 
 constexpr std::array cudnn_rows = {
-    Emitter{FusedKind::cudnn_norm, "cudnn_norm", "cudnn", emit_cudnn_norm},
-    Emitter{FusedKind::cudnn_norm_gradient, "cudnn_norm_gradient", "cudnn",
-            emit_cudnn_norm_gradient},
-    Emitter{FusedKind::cudnn_pool, "cudnn_pool", "cudnn", emit_cudnn_pool},
-    Emitter{FusedKind::cudnn_pool_gradient, "cudnn_pool_gradient", "cudnn",
-            emit_cudnn_pool_gradient},
-    Emitter{FusedKind::cudnn_sum, "cudnn_sum", "cudnn", emit_cudnn_sum},
-    Emitter{FusedKind::cudnn_bias, "cudnn_bias", "cudnn", emit_cudnn_bias},
-    Emitter{FusedKind::cudnn_relu, "cudnn_relu", "cudnn", emit_cudnn_relu},
-    Emitter{FusedKind::cudnn_relu_gradient, "cudnn_relu_gradient", "cudnn",
-            emit_cudnn_relu_gradient},
+    by_cudnn(FusedKind::cudnn_norm, "cudnn_norm", norm),
+    by_cudnn(FusedKind::cudnn_norm_gradient, "cudnn_norm_gradient", norm_gradient),
+    by_cudnn(FusedKind::cudnn_pool, "cudnn_pool", pool),
+    by_cudnn(FusedKind::cudnn_pool_gradient, "cudnn_pool_gradient", pool_gradient),
+    by_cudnn(FusedKind::cudnn_sum, "cudnn_sum", sum),
+    by_cudnn(FusedKind::cudnn_bias, "cudnn_bias", bias),
+    by_cudnn(FusedKind::cudnn_relu, "cudnn_relu", relu),
+    by_cudnn(FusedKind::cudnn_relu_gradient, "cudnn_relu_gradient", relu_gradient),
 };
 
 }  // namespace
 
-std::span<const Emitter> cudnn_emitters() { return cudnn_rows; }
+std::span<const Emitter> of_cudnn() { return cudnn_rows; }
 
 }  // namespace nearmetal::cuda::emitters

@@ -7,6 +7,6 @@
 
 namespace nearmetal::cuda::emitters {
 
-std::span<const Emitter> cudnn_emitters();
+std::span<const Emitter> of_cudnn();
 
 }  // namespace nearmetal::cuda::emitters

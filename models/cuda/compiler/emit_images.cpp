@@ -15,321 +15,238 @@ namespace {
 
 using enum Role;
 
-int weights_of(const FusedOp& op, const Emission& e) { return e.graph.node(op.node).parameters[0]; }
+void batch_statistics(const Bound& b, cudaStream_t stream) {
+  launch_batch_statistics(b.precision(), b[x], b.extent(), b.norm(b.op.norm.norm), b.reduction(),
+                          stream);
+}
+
+void stem_forward(const Bound& b, cudaStream_t stream) {
+  float* sum = b.as<float>(sums);
+  launch_stem_forward(b.precision(),
+                      {b[x], b.operand(b.parameter()), b[y], sum, sum + stem_channels},
+                      b.shapes.stem(b.op.node), b.reduction(), stream);
+}
+
+void normalise(const Bound& b, cudaStream_t stream) {
+  const NormPattern& norm = b.op.norm;
+  const NormInput other = b.norm(norm.residual_norm, residual_sums);
+  NormaliseOperands operands;
+  operands.x = b[x];
+  operands.norm = b.norm(norm.norm, sums);
+  operands.residual = b[residual];
+  if (norm.residual_norm >= 0) operands.residual_norm = &other;
+  operands.relu = b.op.relu;
+  operands.mask = b.as<uint8_t>(mask);
+  if (b.op.mean >= 0) operands.mean_of_pixels = b.shapes.image(norm.output).pixels();
+  operands.y = b[y];
+  launch_normalise(b.precision(), operands, b.shapes.extent(norm.norm), b.multiprocessors(),
+                   stream);
+}
+
+void normalise_pool(const Bound& b, cudaStream_t stream) {
+  launch_norm_pool(b.precision(), b.shapes.pool(b.op.node),
+                   {b[x], b.norm(b.op.norm.norm, sums), b[y], b.as<uint8_t>(winner), b[winner_x]},
+                   b.multiprocessors(), stream);
+}
+
+void average_pool(const Bound& b, cudaStream_t stream) {
+  launch_average_pool(b.precision(), b[x], b[y], b.shapes.batch, b.shapes.image(b.input()).pixels(),
+                      b.shapes.extent(b.input()).channels, stream);
+}
+
+void average_pool_gradient(const Bound& b, cudaStream_t stream) {
+  launch_average_pool_backward(b.precision(), b[dy], b[dx], b.shapes.batch,
+                               b.shapes.image(b.input()).pixels(),
+                               b.shapes.extent(b.input()).channels, stream);
+}
+
+void activation(const Bound& b, cudaStream_t stream) {
+  launch_activation(b.precision(), b[x], {b.value(b.op.bias), b.op.relu, b[residual]},
+                    b.either(y, x), b.extent(), b.multiprocessors(), stream);
+}
+
+void activation_gradient(const Bound& b, cudaStream_t stream) {
+  launch_activation_backward(b.precision(), {b[dy], b[y], b[dx], b.vector_gradient(b.op.bias)},
+                             b.extent(), b.reduction(), stream);
+}
+
+void activation_pool(const Bound& b, cudaStream_t stream) {
+  launch_activation_pool(b.precision(), b.shapes.pool(b.op.node), b[x],
+                         {b.value(b.op.bias), b.op.relu}, b[y], b.as<uint8_t>(winner), stream);
+}
+
+void activation_pool_gradient(const Bound& b, cudaStream_t stream) {
+  launch_activation_pool_backward(
+      b.precision(), b.shapes.pool(b.op.node),
+      {b[dy], b.as<const uint8_t>(winner), b[dx], b.vector_gradient(b.op.bias)}, b.reduction(),
+      stream);
+}
+
+void add(const Bound& b, cudaStream_t stream) {
+  launch_add(b.precision(), b[x], b[residual], b[y],
+             b.operands.front()->bytes / b.shapes.element_size(), stream);
+}
 
 // The gradient behind a pattern of batch norms, as its two sweeps take it.
-std::function<NormBackwardOperands()> norm_operands(const FusedOp& op, const Emission& e) {
-  const int64_t rows = e.shapes.extent(op.norm.conv).rows;
-  return [=, at = Operands(op, e), relu = op.relu, incoming = op.incoming,
-          image = e.shapes.image(op.norm.output), norm = NormPlace(op.norm.norm, e),
-          residual_norm = NormPlace(op.norm.residual_norm, e)] {
-    NormBackwardOperands operands;
-    operands.count = rows;
-    operands.incoming = incoming;
-    operands.relu = relu;
-    operands.dy = at[dy];
-    operands.dy_second = at[dy_second];
-    operands.image = image;
-    operands.mask = at.as<const uint8_t>(mask);
-    operands.x = at[x];
-    operands.state = norm.state();
-    operands.dx = at[dx];
-    operands.dz = at[dz];
-    operands.residual_x = at[residual_x];
-    operands.residual_state = residual_norm.state();
-    operands.residual_dx = at[residual_dx];
-    return operands;
-  };
+NormBackwardOperands norm_gradient_operands(const Bound& b) {
+  NormBackwardOperands operands;
+  operands.count = b.shapes.extent(b.op.norm.conv).rows;
+  operands.incoming = b.op.incoming;
+  operands.relu = b.op.relu;
+  operands.dy = b[dy];
+  operands.dy_second = b[dy_second];
+  operands.image = b.shapes.image(b.op.norm.output);
+  operands.mask = b.as<const uint8_t>(mask);
+  operands.x = b[x];
+  operands.state = b.norm(b.op.norm.norm);
+  operands.dx = b[dx];
+  operands.dz = b[dz];
+  operands.residual_x = b[residual_x];
+  operands.residual_state = b.norm(b.op.norm.residual_norm);
+  operands.residual_dx = b[residual_dx];
+  return operands;
 }
 
-InputMoments moments_of(const Operands& at) { return {at.as<float>(mean), at.as<float>(central)}; }
-
-Launch emit_batch_statistics(const FusedOp& op, const Emission& e) {
-  return [at = Operands(op, e), precision = e.options.precision, extent = e.shapes.extent(op.node),
-          norm = NormPlace(op.norm.norm, e), &r = e.resources](cudaStream_t stream) {
-    launch_batch_statistics(precision, at[x], extent, norm.state(), r.reduction, stream);
-  };
-}
-
-Launch emit_stem_forward(const FusedOp& op, const Emission& e) {
-  return [at = Operands(op, e), precision = e.options.precision, shape = e.shapes.stem(op.node),
-          weight = ParameterPlace(weights_of(op, e), e), &r = e.resources](cudaStream_t stream) {
-    float* sum = at.as<float>(sums);
-    const StemForwardOperands operands{at[x], weight.operand(), at[y], sum, sum + stem_channels};
-    launch_stem_forward(precision, operands, shape, r.reduction, stream);
-  };
-}
-
-Launch emit_normalise(const FusedOp& op, const Emission& e) {
-  const int pixels = op.mean < 0 ? 0 : e.shapes.image(op.norm.output).pixels();
-  return
-      [=, at = Operands(op, e), precision = e.options.precision, relu = op.relu,
-       extent = e.shapes.extent(op.norm.norm), norm = NormPlace(op.norm.norm, e),
-       residual_norm = NormPlace(op.norm.residual_norm, e), &r = e.resources](cudaStream_t stream) {
-        NormaliseOperands operands;
-        operands.x = at[x];
-        operands.norm = norm.input(at[sums]);
-        operands.residual = at[residual];
-        const NormInput other = residual_norm.input(at[residual_sums]);
-        if (residual_norm.exists()) operands.residual_norm = &other;
-        operands.relu = relu;
-        operands.mask = at.as<uint8_t>(mask);
-        operands.mean_of_pixels = pixels;
-        operands.y = at[y];
-        launch_normalise(precision, operands, extent, r.reduction.multiprocessors, stream);
-      };
-}
-
-Launch emit_normalise_pool(const FusedOp& op, const Emission& e) {
-  return [at = Operands(op, e), precision = e.options.precision, shape = e.shapes.pool(op.node),
-          norm = NormPlace(op.norm.norm, e), &r = e.resources](cudaStream_t stream) {
-    const NormPoolOperands operands{at[x], norm.input(at[sums]), at[y], at.as<uint8_t>(winner),
-                                    at[winner_x]};
-    launch_norm_pool(precision, shape, operands, r.reduction.multiprocessors, stream);
-  };
-}
-
-Launch emit_average_pool(const FusedOp& op, const Emission& e) {
-  const int input = e.graph.node(op.node).inputs[0];
-  return [at = Operands(op, e), precision = e.options.precision, images = e.shapes.batch,
-          pixels = e.shapes.image(input).pixels(),
-          channels = e.shapes.extent(input).channels](cudaStream_t stream) {
-    launch_average_pool(precision, at[x], at[y], images, pixels, channels, stream);
-  };
-}
-
-Launch emit_average_pool_gradient(const FusedOp& op, const Emission& e) {
-  const int input = e.graph.node(op.node).inputs[0];
-  return [at = Operands(op, e), precision = e.options.precision, images = e.shapes.batch,
-          pixels = e.shapes.image(input).pixels(),
-          channels = e.shapes.extent(input).channels](cudaStream_t stream) {
-    launch_average_pool_backward(precision, at[dy], at[dx], images, pixels, channels, stream);
-  };
-}
-
-Launch emit_activation(const FusedOp& op, const Emission& e) {
-  return
-      [at = Operands(op, e), precision = e.options.precision, extent = e.shapes.extent(op.node),
-       bias = ParameterPlace(op.bias, e), relu = op.relu, &r = e.resources](cudaStream_t stream) {
-        void* result = at.tensor(y) == nullptr ? at[x] : at[y];
-        launch_activation(precision, at[x], {bias.value(), relu, at[residual]}, result, extent,
-                          r.reduction.multiprocessors, stream);
-      };
-}
-
-Launch emit_activation_pool(const FusedOp& op, const Emission& e) {
-  return [at = Operands(op, e), precision = e.options.precision, shape = e.shapes.pool(op.node),
-          bias = ParameterPlace(op.bias, e), relu = op.relu](cudaStream_t stream) {
-    launch_activation_pool(precision, shape, at[x], {bias.value(), relu}, at[y],
-                           at.as<uint8_t>(winner), stream);
-  };
-}
-
-Launch emit_activation_gradient(const FusedOp& op, const Emission& e) {
-  return [at = Operands(op, e), precision = e.options.precision, extent = e.shapes.extent(op.node),
-          bias = ParameterPlace(op.bias, e), &r = e.resources](cudaStream_t stream) {
-    launch_activation_backward(precision, {at[dy], at[y], at[dx], bias.vector_gradient()}, extent,
-                               r.reduction, stream);
-  };
-}
-
-Launch emit_activation_pool_gradient(const FusedOp& op, const Emission& e) {
-  return [at = Operands(op, e), precision = e.options.precision, shape = e.shapes.pool(op.node),
-          bias = ParameterPlace(op.bias, e), &r = e.resources](cudaStream_t stream) {
-    const PoolGradientOperands operands{at[dy], at.as<const uint8_t>(winner), at[dx],
-                                        bias.vector_gradient()};
-    launch_activation_pool_backward(precision, shape, operands, r.reduction, stream);
-  };
-}
-
-Launch emit_add(const FusedOp& op, const Emission& e) {
-  const Operands at(op, e);
-  return [at, precision = e.options.precision,
-          elements = at.tensor(x)->bytes / e.shapes.element_size()](cudaStream_t stream) {
-    launch_add(precision, at[x], at[residual], at[y], elements, stream);
-  };
-}
-
-Launch emit_norm_gradient_sums(const FusedOp& op, const Emission& e) {
+void norm_gradient_sums(const Bound& b, cudaStream_t stream) {
   // Behind pooling the sums are those of the winners.
-  const bool pooled = op.norm.pool >= 0;
-  const Extent extent =
-      pooled ? e.shapes.pool(op.norm.pool).output() : e.shapes.extent(op.norm.conv);
-  return [=, operands = norm_operands(op, e), precision = e.options.precision,
-          &r = e.resources](cudaStream_t stream) {
-    launch_norm_backward_sums(precision, operands(), extent, r.reduction, stream);
-  };
+  const Extent extent = b.op.norm.pool >= 0 ? b.shapes.pool(b.op.norm.pool).output()
+                                            : b.shapes.extent(b.op.norm.conv);
+  launch_norm_backward_sums(b.precision(), norm_gradient_operands(b), extent, b.reduction(),
+                            stream);
 }
 
-Launch emit_norm_gradient_apply(const FusedOp& op, const Emission& e) {
-  return [operands = norm_operands(op, e), precision = e.options.precision,
-          extent = e.shapes.extent(op.norm.conv), &r = e.resources](cudaStream_t stream) {
-    launch_norm_backward_apply(precision, operands(), extent, r.reduction.multiprocessors, stream);
-  };
+void norm_gradient_apply(const Bound& b, cudaStream_t stream) {
+  launch_norm_backward_apply(b.precision(), norm_gradient_operands(b),
+                             b.shapes.extent(b.op.norm.conv), b.multiprocessors(), stream);
 }
 
-Launch emit_pool_gradient_apply(const FusedOp& op, const Emission& e) {
-  return [at = Operands(op, e), precision = e.options.precision, shape = e.shapes.pool(op.node),
-          norm = NormPlace(op.norm.norm, e), &r = e.resources](cudaStream_t stream) {
-    const PoolBackwardOperands operands{at[dz], at.as<const uint8_t>(winner), at[x], norm.state(),
-                                        at[dx]};
-    launch_pool_backward_apply(precision, shape, operands, r.reduction.multiprocessors, stream);
-  };
+void pool_gradient_apply(const Bound& b, cudaStream_t stream) {
+  launch_pool_backward_apply(
+      b.precision(), b.shapes.pool(b.op.node),
+      {b[dz], b.as<const uint8_t>(winner), b[x], b.norm(b.op.norm.norm), b[dx]},
+      b.multiprocessors(), stream);
 }
 
-Launch emit_pointwise_backward(const FusedOp& op, const Emission& e) {
-  return
-      [at = Operands(op, e), precision = e.options.precision, shape = e.shapes.pointwise(op.node),
-       norm = NormPlace(op.norm.norm, e), relu = op.relu, joined = NormPlace(op.joined_norm, e),
-       weight = ParameterPlace(weights_of(op, e), e), &r = e.resources](cudaStream_t stream) {
-        PointwiseBackwardOperands operands;
-        operands.dz = at[dz];
-        operands.y = at[y];
-        operands.state = norm.state();
-        operands.relu = relu;
-        operands.x = at[x];
-        operands.weights = at.tensor(weights) == nullptr ? weight.operand() : at[weights];
-        operands.dx = at[dx];
-        operands.dx_second = at[dx_second];
-        operands.dx_sums = joined.state().bias_gradient;
-        operands.weight_gradient = weight.gradient();
-        operands.partial_sums = at.as<float>(Role::scratch);
-        launch_pointwise_backward(precision, operands, shape, r.reduction.multiprocessors, stream);
-      };
+void pointwise_backward(const Bound& b, cudaStream_t stream) {
+  PointwiseBackwardOperands operands;
+  operands.dz = b[dz];
+  operands.y = b[y];
+  operands.state = b.norm(b.op.norm.norm);
+  operands.relu = b.op.relu;
+  operands.x = b[x];
+  operands.weights = b.has(weights) ? b[weights] : b.operand(b.parameter());
+  operands.dx = b[dx];
+  operands.dx_second = b[dx_second];
+  operands.dx_sums = b.norm(b.op.joined_norm).bias_gradient;
+  operands.weight_gradient = b.matrix_gradient(b.parameter());
+  operands.partial_sums = b.as<float>(scratch);
+  launch_pointwise_backward(b.precision(), operands, b.shapes.pointwise(b.op.node),
+                            b.multiprocessors(), stream);
 }
 
-Launch emit_stem_backward(const FusedOp& op, const Emission& e) {
-  return [at = Operands(op, e), precision = e.options.precision, shape = e.shapes.stem(op.node),
-          pool = e.shapes.pool(op.norm.pool), norm = NormPlace(op.norm.norm, e),
-          weight = ParameterPlace(weights_of(op, e), e), &r = e.resources](cudaStream_t stream) {
-    const StemBackwardOperands operands{
-        {at[dz], at.as<const uint8_t>(winner), at[y], norm.state(), nullptr},
-        at[x],
-        weight.gradient(),
-        at.as<float>(Role::scratch)};
-    launch_stem_backward(precision, operands, shape, pool, r.reduction.multiprocessors, stream);
-  };
+void stem_backward(const Bound& b, cudaStream_t stream) {
+  launch_stem_backward(b.precision(),
+                       {{b[dz], b.as<const uint8_t>(winner), b[y], b.norm(b.op.norm.norm), nullptr},
+                        b[x],
+                        b.matrix_gradient(b.parameter()),
+                        b.as<float>(scratch)},
+                       b.shapes.stem(b.op.node), b.shapes.pool(b.op.norm.pool), b.multiprocessors(),
+                       stream);
 }
 
-Launch emit_stem_mask(const FusedOp& op, const Emission& e) {
-  const int parameter = weights_of(op, e);
-  return [precision = e.options.precision, weight = ParameterPlace(parameter, e),
-          elements = e.layout.slices[parameter].elements, &r = e.resources](cudaStream_t stream) {
-    launch_mask_gradient(precision, weight.gradient(), r.stem_mask, elements, stream);
-  };
+void stem_mask(const Bound& b, cudaStream_t stream) {
+  launch_mask_gradient(b.precision(), b.matrix_gradient(b.parameter()), b.resources.stem_mask,
+                       b.layout.slices[b.parameter()].elements, stream);
 }
 
-Launch emit_second_moments(const FusedOp& op, const Emission& e) {
-  return [at = Operands(op, e), precision = e.options.precision, shape = e.shapes.moments(op.node),
-          norm = NormPlace(op.norm.norm, e), &r = e.resources](cudaStream_t stream) {
-    SecondMomentsOperands operands;
-    operands.y = at[y];
-    operands.norm = norm.input(at[sums]);
-    operands.z = at[x];
-    operands.moments = moments_of(at);
-    operands.partial_sums = at.as<float>(Role::scratch);
-    launch_second_moments(precision, operands, shape, r.reduction.multiprocessors, stream);
-  };
+InputMoments moments_of(const Bound& b) { return {b.as<float>(mean), b.as<float>(central)}; }
+
+void second_moments(const Bound& b, cudaStream_t stream) {
+  launch_second_moments(
+      b.precision(),
+      {b[y], b.norm(b.op.norm.norm, sums), b[x], moments_of(b), b.as<float>(scratch)},
+      b.shapes.moments(b.op.node), b.multiprocessors(), stream);
 }
 
-Launch emit_moments_statistics(const FusedOp& op, const Emission& e) {
-  return [at = Operands(op, e), precision = e.options.precision, shape = e.shapes.moments(op.node),
-          norm = NormPlace(op.norm.norm, e),
-          weight = ParameterPlace(weights_of(op, e), e)](cudaStream_t stream) {
-    const MomentsNormOperands operands{moments_of(at), weight.operand(), norm.state(),
-                                       at.as<float>(product), at[weights]};
-    launch_moments_statistics(precision, operands, shape, stream);
-  };
+void moments_statistics(const Bound& b, cudaStream_t stream) {
+  launch_moments_statistics(b.precision(),
+                            {moments_of(b), b.operand(b.parameter()), b.norm(b.op.norm.norm),
+                             b.as<float>(product), b[weights]},
+                            b.shapes.moments(b.op.node), stream);
 }
 
-Launch emit_pointwise_forward(const FusedOp& op, const Emission& e) {
-  return [at = Operands(op, e), precision = e.options.precision, shape = e.shapes.moments(op.node),
-          norm = NormPlace(op.norm.norm, e), residual_norm = NormPlace(op.norm.residual_norm, e),
-          weight = ParameterPlace(weights_of(op, e), e), &r = e.resources](cudaStream_t stream) {
-    const NormInput other = residual_norm.input(at[residual_sums]);
-    PointwiseForwardOperands operands;
-    operands.x = at[x];
-    operands.weights = weight.operand();
-    operands.state = norm.state();
-    operands.residual = at[residual];
-    if (residual_norm.exists()) operands.residual_norm = &other;
-    operands.y = at[y];
-    operands.mask = at.as<uint8_t>(mask);
-    launch_pointwise_forward(precision, operands, shape.rows, shape.inputs,
-                             r.reduction.multiprocessors, stream);
-  };
+void pointwise_forward(const Bound& b, cudaStream_t stream) {
+  const NormInput other = b.norm(b.op.norm.residual_norm, residual_sums);
+  const MomentsShape shape = b.shapes.moments(b.op.node);
+  PointwiseForwardOperands operands;
+  operands.x = b[x];
+  operands.weights = b.operand(b.parameter());
+  operands.state = b.norm(b.op.norm.norm);
+  operands.residual = b[residual];
+  if (b.op.norm.residual_norm >= 0) operands.residual_norm = &other;
+  operands.y = b[y];
+  operands.mask = b.as<uint8_t>(mask);
+  launch_pointwise_forward(b.precision(), operands, shape.rows, shape.inputs, b.multiprocessors(),
+                           stream);
 }
 
-Launch emit_moments_gradient(const FusedOp& op, const Emission& e) {
-  return [at = Operands(op, e), precision = e.options.precision, shape = e.shapes.moments(op.node),
-          norm = NormPlace(op.norm.norm, e),
-          weight = ParameterPlace(weights_of(op, e), e)](cudaStream_t stream) {
-    MomentsGradientOperands operands;
-    operands.mean = at.as<const float>(mean);
-    operands.weights = weight.operand();
-    operands.state = norm.state();
-    operands.product = at.as<const float>(product);
-    operands.weight_gradient = weight.gradient();
-    operands.matrix = at.as<float>(matrix);
-    operands.vector = at.as<float>(vector);
-    operands.largest = at.as<unsigned>(largest);
-    launch_moments_gradient(precision, operands, shape, stream);
-  };
+void moments_gradient(const Bound& b, cudaStream_t stream) {
+  launch_moments_gradient(
+      b.precision(),
+      {b.as<const float>(mean), b.operand(b.parameter()), b.norm(b.op.norm.norm),
+       b.as<const float>(product), b.matrix_gradient(b.parameter()), b.as<float>(matrix),
+       b.as<float>(vector), b.as<unsigned>(largest)},
+      b.shapes.moments(b.op.node), stream);
 }
 
-Launch emit_moments_sums(const FusedOp& op, const Emission& e) {
-  return [at = Operands(op, e), precision = e.options.precision, shape = e.shapes.moments(op.node),
-          norm = NormPlace(op.norm.norm, e), &r = e.resources](cudaStream_t stream) {
-    const MomentsSumsOperands operands{at[x],
-                                       norm.state(),
-                                       at.as<const float>(matrix),
-                                       at.as<const float>(vector),
-                                       at.as<const unsigned>(largest),
-                                       at[dz]};
-    launch_moments_sums(precision, operands, shape.rows, shape.inputs, r.reduction, stream);
-  };
+void moments_sums(const Bound& b, cudaStream_t stream) {
+  const MomentsShape shape = b.shapes.moments(b.op.node);
+  launch_moments_sums(b.precision(),
+                      {b[x], b.norm(b.op.norm.norm), b.as<const float>(matrix),
+                       b.as<const float>(vector), b.as<const unsigned>(largest), b[dz]},
+                      shape.rows, shape.inputs, b.reduction(), stream);
 }
 
 constexpr std::array image_rows = {
+    Emitter{FusedKind::convolution, "convolution", ""},
     Emitter{FusedKind::batch_statistics, "batch_statistics", "own statistics sweep",
-            emit_batch_statistics},
-    Emitter{FusedKind::stem_forward, "stem_forward", "own", emit_stem_forward},
-    Emitter{FusedKind::normalise, "normalise", "own sweep", emit_normalise},
-    Emitter{FusedKind::normalise_pool, "normalise_pool", "own sweep", emit_normalise_pool},
-    Emitter{FusedKind::average_pool, "average_pool", "own", emit_average_pool},
-    Emitter{FusedKind::activation, "activation", "own sweep", emit_activation},
-    Emitter{FusedKind::activation_pool, "activation_pool", "own sweep", emit_activation_pool},
-    Emitter{FusedKind::add, "add", "own sweep", emit_add},
-    Emitter{FusedKind::norm_gradient_sums, "norm_gradient_sums", "own sums sweep",
-            emit_norm_gradient_sums},
-    Emitter{FusedKind::norm_gradient_apply, "norm_gradient_apply", "own apply sweep",
-            emit_norm_gradient_apply},
-    Emitter{FusedKind::pool_gradient_apply, "pool_gradient_apply", "own apply sweep",
-            emit_pool_gradient_apply},
-    Emitter{FusedKind::pointwise_backward, "pointwise_backward", "own fused",
-            emit_pointwise_backward},
-    Emitter{FusedKind::pointwise_products, "pointwise_products", "own", emit_pointwise_backward},
-    Emitter{FusedKind::stem_backward, "stem_backward", "own fused", emit_stem_backward},
-    Emitter{FusedKind::stem_mask, "stem_mask", "own mask", emit_stem_mask},
+            batch_statistics},
+    Emitter{FusedKind::stem_forward, "stem_forward", "own", stem_forward},
+    Emitter{FusedKind::normalise, "normalise", "own sweep", normalise},
+    Emitter{FusedKind::normalise_pool, "normalise_pool", "own sweep", normalise_pool},
+    Emitter{FusedKind::average_pool, "average_pool", "own", average_pool},
     Emitter{FusedKind::average_pool_gradient, "average_pool_gradient", "own",
-            emit_average_pool_gradient},
+            average_pool_gradient},
+    Emitter{FusedKind::activation, "activation", "own sweep", activation},
     Emitter{FusedKind::activation_gradient, "activation_gradient", "own sweep",
-            emit_activation_gradient},
+            activation_gradient},
+    Emitter{FusedKind::activation_pool, "activation_pool", "own sweep", activation_pool},
     Emitter{FusedKind::activation_pool_gradient, "activation_pool_gradient", "own sweep",
-            emit_activation_pool_gradient},
+            activation_pool_gradient},
+    Emitter{FusedKind::add, "add", "own sweep", add},
+    Emitter{FusedKind::norm_gradient_sums, "norm_gradient_sums", "own sums sweep",
+            norm_gradient_sums},
+    Emitter{FusedKind::norm_gradient_apply, "norm_gradient_apply", "own apply sweep",
+            norm_gradient_apply},
+    Emitter{FusedKind::pool_gradient_apply, "pool_gradient_apply", "own apply sweep",
+            pool_gradient_apply},
+    Emitter{FusedKind::pointwise_backward, "pointwise_backward", "own fused", pointwise_backward},
+    Emitter{FusedKind::pointwise_products, "pointwise_products", "own", pointwise_backward},
+    Emitter{FusedKind::stem_backward, "stem_backward", "own fused", stem_backward},
+    Emitter{FusedKind::stem_mask, "stem_mask", "own mask", stem_mask},
     Emitter{FusedKind::second_moments, "second_moments", "own sweep with second moments",
-            emit_second_moments},
+            second_moments},
     Emitter{FusedKind::moments_statistics, "moments_statistics", "own statistics by moments",
-            emit_moments_statistics},
-    Emitter{FusedKind::pointwise_forward, "pointwise_forward", "own", emit_pointwise_forward},
+            moments_statistics},
+    Emitter{FusedKind::pointwise_forward, "pointwise_forward", "own", pointwise_forward},
     Emitter{FusedKind::moments_gradient, "moments_gradient", "own gradient by moments",
-            emit_moments_gradient},
+            moments_gradient},
     Emitter{FusedKind::moments_sums, "moments_sums", "own sums sweep with term by moments",
-            emit_moments_sums},
+            moments_sums},
 };
 
 }  // namespace
 
-std::span<const Emitter> image_emitters() { return image_rows; }
+std::span<const Emitter> of_images() { return image_rows; }
 
 }  // namespace nearmetal::cuda::emitters

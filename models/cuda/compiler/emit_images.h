@@ -7,6 +7,6 @@
 
 namespace nearmetal::cuda::emitters {
 
-std::span<const Emitter> image_emitters();
+std::span<const Emitter> of_images();
 
 }  // namespace nearmetal::cuda::emitters

@@ -9,10 +9,9 @@
 
 namespace nearmetal::cuda::emitters {
 
-std::span<const Emitter> product_emitters();
+std::span<const Emitter> of_products();
 
 /// `algorithm`: its name, read at the first launch; null: the one that cuBLASLt puts first.
-Launch emit_linear(const FusedOp& op, const Emission& e,
-                   const std::shared_ptr<const std::string>& algorithm);
+Launch linear(const Bound& bound, const std::shared_ptr<const std::string>& algorithm);
 
 }  // namespace nearmetal::cuda::emitters

@@ -7,6 +7,6 @@
 
 namespace nearmetal::cuda::emitters {
 
-std::span<const Emitter> token_emitters();
+std::span<const Emitter> of_tokens();
 
 }  // namespace nearmetal::cuda::emitters

@@ -2,10 +2,12 @@
 // reads the image can be computed.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "base/names.h"
 #include "models/cuda/kernels/images.h"
 #include "models/cuda/libraries/convolution.h"
 #include "models/graph.h"
@@ -17,6 +19,9 @@ namespace nearmetal::cuda {
 /// stride 1 with one row and one column of zero taps: the same sums, in another order. Patches that
 /// do not overlap become one pixel each of all their values, and the filter 1x1: a plain product.
 enum class StemForm { pad_to_4, pad_to_8, space_to_depth, patches };
+constexpr auto names_of(StemForm) {
+  return std::array{"pad_to_4", "pad_to_8", "space_to_depth", "patches"};
+}
 
 /// The forms that fit this convolution. space_to_depth is for 16-bit types alone: it pads unequally
 /// before and behind the image, and cuDNN's fp32 weight gradient (9.14, engine 1) then reads beyond

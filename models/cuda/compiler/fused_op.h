@@ -93,6 +93,7 @@ struct Value {
   std::string name;  // "layer1.0.conv1", "layer1.0.conv1 sums", "gradient of layer1.0.relu ..."
   int64_t bytes = 0;
   Content content = Content::other;
+  int node = -1;  // whose value it is, or the mask of
 };
 
 /// The place of an operand among those of its kernel.

@@ -164,16 +164,14 @@ void Lowering::mark(const char* name, size_t mark) {
 }
 
 void Lowering::emit_pass(const std::vector<FusedOp>& ops, int64_t micro_batch) {
-  const Emission emission{graph_,
-                          options_,
+  const Emission emission{{graph_, options_.batch_size, options_.precision},
                           layout_,
                           resources_,
-                          {graph_, options_.batch_size, options_.precision},
                           micro_batch,
-                          tensors_[micro_batch]};
+                          micro_batch % norm_slots(options_)};
   for (const FusedOp& op : ops) {
     for (const Operand& operand : op.operands) tensor(micro_batch, operand.value);
-    step_.kernels.push_back(emit(op, emission));
+    step_.kernels.push_back(emit(op, emission, tensors_[micro_batch]));
   }
 }
 

@@ -27,8 +27,8 @@ struct LoweredStep {
   ImageLayout image_layout;
 };
 
-/// Throws std::invalid_argument for a graph with a node that has no kernel. `layout` and
-/// `resources` must outlive the result.
+/// Throws std::invalid_argument for a graph with a node that has no kernel. `graph`, `layout` and
+/// `resources` must outlive the launches of the result.
 LoweredStep lower(const Graph& graph, const ProgramOptions& options, const LoweringChoices& choices,
                   const FlatLayout& layout, const StepResources& resources);
 

@@ -35,8 +35,7 @@ void add_sums_of_residual(Planner& p, const NormPattern& pattern, ValueId dz) {
 bool is_by_moments(const Planner& p, const NormPattern& pattern) {
   return pattern.adds() && !p.options.forward_only && mean_behind(p, pattern) < 0 &&
          !p.node(pattern.conv).has_bias() && summed_norm(p, pattern.conv) >= 0 &&
-         sole_input_norm(p, pattern.conv) != nullptr &&
-         moments_choice(p, pattern.conv) != nullptr;
+         sole_input_norm(p, pattern.conv) != nullptr && moments_choice(p, pattern.conv) != nullptr;
 }
 
 const NormPattern* moments_pattern(const Planner& p, int conv) {

@@ -152,7 +152,9 @@ ValueId Planner::new_value(const std::string& name, int64_t bytes, Content conte
 }
 
 ValueId Planner::leave(int node, Part part, int64_t bytes, Content content) {
-  return left[{node, part}] = new_value(graph.node(node).name + suffix_of(part), bytes, content);
+  const ValueId value = new_value(graph.node(node).name + suffix_of(part), bytes, content);
+  if (part == Part::value || part == Part::mask) ops.values[value].node = node;
+  return left[{node, part}] = value;
 }
 
 ValueId Planner::leave_value(int node) {

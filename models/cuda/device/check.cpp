@@ -1,5 +1,7 @@
 #include "models/cuda/device/check.h"
 
+#include <algorithm>
+#include <exception>
 #include <stdexcept>
 #include <string>
 
@@ -72,13 +74,29 @@ double seconds_between(cudaEvent_t begin, cudaEvent_t end) {
 
 GraphExecHandle captured(cudaStream_t stream, const std::function<void()>& work) {
   NM_CALL(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  work();
+  std::exception_ptr failure;
+  try {
+    work();
+  } catch (...) {
+    failure = std::current_exception();
+  }
   cudaGraph_t raw = nullptr;
-  NM_CALL(cudaStreamEndCapture(stream, &raw));
+  const cudaError_t ended = cudaStreamEndCapture(stream, &raw);
   const Handle<cudaGraph_t, cudaGraphDestroy> graph(raw);
-  cudaGraphExec_t executable = nullptr;
-  NM_CALL(cudaGraphInstantiate(&executable, raw, 0));
-  return GraphExecHandle(executable);
+  cudaGetLastError();  // of a capture that a call has made invalid
+  try {
+    if (failure != nullptr) std::rethrow_exception(failure);
+    NM_CALL(ended);
+    cudaGraphExec_t executable = nullptr;
+    NM_CALL(cudaGraphInstantiate(&executable, raw, 0));
+    return GraphExecHandle(executable);
+  } catch (const std::runtime_error& error) {
+    throw CaptureRefused(error.what());
+  }
+}
+
+int timed_calls(double milliseconds) {
+  return static_cast<int>(std::clamp(20 / milliseconds, 3.0, 5.0));
 }
 
 }  // namespace nearmetal::cuda

@@ -59,13 +59,22 @@ PinnedMemory allocate_pinned(int64_t bytes);
 /// Waits for `end`.
 double seconds_between(cudaEvent_t begin, cudaEvent_t end);
 
-/// An executable graph of what `work` queues on `stream`, not run.
+/// What was queued cannot be part of a graph.
+class CaptureRefused : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// An executable graph of what `work` queues on `stream`, not run. Throws CaptureRefused where some
+/// call fails while it is captured, and whatever else `work` throws; the stream is as before.
 GraphExecHandle captured(cudaStream_t stream, const std::function<void()>& work);
 
 /// A call apart loads the kernel and keeps the device from waiting for the host's next launches.
 struct Calls {
   int apart, timed;
 };
+
+/// 3 to 5 calls, fewer where one takes long.
+int timed_calls(double milliseconds);
 
 /// Mean milliseconds of the timed calls of `launch`, by events on `stream`.
 template <class Launch>

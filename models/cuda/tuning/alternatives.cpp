@@ -27,6 +27,10 @@ bool is_stem(const ConvolutionShape& shape) {
          shape.output_channels == stem_channels && shape.input_width % 2 == 0;
 }
 
+bool fits_own_products(const ConvolutionProblem& problem, int chip_major) {
+  return pointwise_backward_fits(problem.precision, pointwise_shape(problem.shape), chip_major);
+}
+
 // Whether the op is the convolution of such a decision, on this chip.
 bool is_open(DecisionKind kind, const FusedOp& op, const Ops& ops, int chip_major) {
   const ConvolutionProblem& problem = *op.convolution;
@@ -45,7 +49,7 @@ bool is_open(DecisionKind kind, const FusedOp& op, const Ops& ops, int chip_majo
              });
     case DecisionKind::fused_backward:
       return problem.op == ConvolutionOp::backward_data && is_pointwise(shape) &&
-             pointwise_backward_fits(problem.precision, pointwise_shape(shape), chip_major);
+             fits_own_products(problem, chip_major);
     case DecisionKind::moments: {
       const PointwiseShape of = pointwise_shape(shape);
       return has_statistics && is_pointwise(shape) &&
@@ -54,6 +58,14 @@ bool is_open(DecisionKind kind, const FusedOp& op, const Ops& ops, int chip_majo
     }
   }
   throw std::logic_error("unnamed DecisionKind");
+}
+
+std::vector<std::string> alternatives_of(DecisionKind kind, const ConvolutionProblem& problem,
+                                         int chip_major) {
+  if (kind == DecisionKind::sweep) return {cudnn_implementation};
+  if (kind != DecisionKind::moments) return {own_implementation};
+  if (!fits_own_products(problem, chip_major)) return {cudnn_implementation};
+  return {own_implementation, cudnn_implementation};
 }
 
 void set(Keys& keys, const std::string& key, bool chosen) {
@@ -68,24 +80,14 @@ std::set<std::string> texts_of(const std::vector<FusedOp>& list, const Ops& ops)
 
 }  // namespace
 
-std::vector<std::string> alternatives_of(const Decision& decision) {
-  switch (decision.kind) {
-    case DecisionKind::sweep:
-      return {cudnn_implementation};
-    case DecisionKind::moments:
-      return {own_implementation, cudnn_implementation};
-    default:
-      return {own_implementation};
-  }
-}
-
 std::vector<Decision> decisions_of(DecisionKind kind, const Ops& ops,
                                    int compute_capability_major) {
   std::map<std::string, Decision> found;
   for (const auto* pass : {&ops.forward, &ops.backward}) {
     for (const FusedOp& op : *pass) {
       if (!op.convolution || !is_open(kind, op, ops, compute_capability_major)) continue;
-      Decision decision{kind, *op.convolution};
+      Decision decision{kind, *op.convolution,
+                        alternatives_of(kind, *op.convolution, compute_capability_major)};
       if (kind == DecisionKind::sweep) decision.problem = op.convolution->with(*op.with_sweep);
       found.try_emplace(decision.key(), decision).first->second.convs.push_back(op.node);
     }
@@ -116,8 +118,8 @@ LoweringChoices with_choice(LoweringChoices choices, const Graph& graph, const D
     case DecisionKind::moments:
       choices.input_moments.erase(key);
       if (apart) break;
-      choices.input_moments[key] = implementation == own_implementation ? MomentsProducts::own
-                                                                        : MomentsProducts::cudnn;
+      choices.input_moments[key] =
+          implementation == own_implementation ? MomentsProducts::own : MomentsProducts::cudnn;
   }
   return choices;
 }

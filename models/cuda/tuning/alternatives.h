@@ -26,7 +26,8 @@ constexpr auto names_of(DecisionKind) {
 struct Decision {
   DecisionKind kind{};
   ConvolutionProblem problem;
-  std::vector<int> convs{};  // nodes
+  std::vector<std::string> alternatives{};  // implementations beside apart_implementation
+  std::vector<int> convs{};                 // nodes
 
   /// "fused backward: conv backward_data fp16 ...": of its KernelChoice.
   std::string key() const { return std::string(to_string(kind)) + ": " + problem.key(); }
@@ -37,13 +38,9 @@ inline constexpr const char* apart_implementation = "apart";
 inline constexpr const char* own_implementation = "own";
 inline constexpr const char* cudnn_implementation = "cudnn";
 
-/// The other implementations of a decision.
-std::vector<std::string> alternatives_of(const Decision& decision);
-
 /// The decisions of this kind that these ops leave open on a chip; whether an alternative differs
 /// is shown by the ops that it gives.
-std::vector<Decision> decisions_of(DecisionKind kind, const Ops& ops,
-                                   int compute_capability_major);
+std::vector<Decision> decisions_of(DecisionKind kind, const Ops& ops, int compute_capability_major);
 
 /// `choices` with this implementation; for one convolution alone where `conv` is not -1.
 LoweringChoices with_choice(LoweringChoices choices, const Graph& graph, const Decision& decision,

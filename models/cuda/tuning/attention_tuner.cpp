@@ -91,7 +91,7 @@ void launch_own(const AttentionProblem& problem, const AttentionOperands& operan
 }  // namespace
 
 bool Tuner::has_own(const AttentionProblem& problem) const {
-  return kernels_ != Kernels::cudnn && compute_capability_major_ >= 8 &&
+  return kernels_ != Kernels::cudnn && device_.compute_capability_major >= 8 &&
          fits_attention_kernels(problem.precision, problem.extent);
 }
 
@@ -121,7 +121,7 @@ bool Tuner::adopt(const AttentionProblem& problem) {
 void Tuner::choose(const std::vector<AttentionProblem>& problems) {
   for (const AttentionProblem& problem : problems) {
     bool complete = adopt(problem);
-    if (has_own(problem)) complete = adopt(own_attention_key(problem), nullptr) && complete;
+    if (has_own(problem)) complete = adopt_own(own_attention_key(problem)) && complete;
     if (!complete) tune(problem);
     AttentionKernel kernel = faster_attention(problem);
     if (problem.op == AttentionOp::backward) {
@@ -139,8 +139,8 @@ void Tuner::choose(const std::vector<AttentionProblem>& problems) {
 }
 
 AttentionKernel Tuner::faster_attention(const AttentionProblem& problem) const {
-  const double by_cudnn = times().seconds_of(problem.key());
-  const double by_own = has_own(problem) ? times().seconds_of(own_attention_key(problem)) : never;
+  const double by_cudnn = seconds_of(problem.key());
+  const double by_own = has_own(problem) ? seconds_of(own_attention_key(problem)) : never;
   if (by_cudnn == never && by_own == never) return AttentionKernel::products;
   return by_own <= by_cudnn ? AttentionKernel::own : AttentionKernel::cudnn;
 }
@@ -171,6 +171,8 @@ double Tuner::milliseconds(const std::function<cudnnStatus_t()>& launch, const s
     });
     const auto run = [&] { NM_CALL(cudaGraphLaunch(graph.get(), stream_)); };
     return milliseconds_of(run, {.apart = 1, .timed = 1}, stream_) / calls;
+  } catch (const CaptureRefused&) {
+    return never;
   } catch (const std::runtime_error& error) {
     // After a fault on the device the process can do no more than to say whose it was.
     throw std::runtime_error("the attention " + name + " for '" + key +
@@ -200,7 +202,7 @@ KernelChoice Tuner::best_of(std::vector<AttentionCandidate> candidates,
     if (!error.passes || !buffers.are_results_equal(stream_)) continue;
     return {key, name, milliseconds * 1e-3, error.worst.relative_error};
   }
-  return {key, no_implementation, 0, 0};
+  return none_for(key);
 }
 
 void Tuner::tune(const AttentionProblem& problem) {

@@ -61,7 +61,7 @@ double time_of(const Product& product, const ProductOperands& operands, void* wo
 
 }  // namespace
 
-bool Tuner::adopt(cublasLtHandle_t cublas, const LinearProblem& problem) {
+bool Tuner::adopt(const LinearProblem& problem) {
   const std::string key = problem.key();
   if (used_.contains(key)) return true;
   const KernelChoice* choice = known_choice(key);
@@ -69,7 +69,7 @@ bool Tuner::adopt(cublasLtHandle_t cublas, const LinearProblem& problem) {
   const std::string& algorithm = choice->implementation;
   if (!pinned_ && !has_small_clusters(algorithm)) return false;
   // Any address will do as that of a bias.
-  if (!product_of(cublas, problem, problem.adds_bias ? this : nullptr).use(algorithm)) {
+  if (!product_of(device_.cublas, problem, problem.adds_bias ? this : nullptr).use(algorithm)) {
     if (!pinned_) return false;
     throw std::runtime_error("the pinned plan " + algorithm + " for '" + key +
                              "' does not load here");
@@ -78,28 +78,27 @@ bool Tuner::adopt(cublasLtHandle_t cublas, const LinearProblem& problem) {
   return true;
 }
 
-void Tuner::choose(cublasLtHandle_t cublas, const std::vector<LinearProblem>& problems) {
+void Tuner::choose(const std::vector<LinearProblem>& problems) {
   std::vector<LinearProblem> unknown;
   std::vector<ConvolutionProblem> sizes;
   for (const LinearProblem& problem : problems) {
-    if (adopt(cublas, problem)) continue;
+    if (adopt(problem)) continue;
     unknown.push_back(problem);
     sizes.push_back(as_convolution(problem));
   }
   if (unknown.empty()) return;
-  const TuningBuffers buffers(sizes, compute_capability_major_, multiprocessors_, stream_);
+  const TuningBuffers buffers(sizes, stream_);
   int64_t zeros = 0;
   for (const ConvolutionProblem& size : sizes) {
     zeros = std::max(zeros, size.shape.output_elements() * element_bytes(size.precision));
   }
   NM_CALL(cudaMemsetAsync(buffers.second_y(), 0, zeros, stream_));
-  for (const LinearProblem& problem : unknown) tune(cublas, problem, buffers);
+  for (const LinearProblem& problem : unknown) tune(problem, buffers);
 }
 
-void Tuner::tune(cublasLtHandle_t cublas, const LinearProblem& problem,
-                 const TuningBuffers& buffers) {
+void Tuner::tune(const LinearProblem& problem, const TuningBuffers& buffers) {
   const ProductOperands operands = operands_of(problem, buffers);
-  Product product = product_of(cublas, problem, operands.bias);
+  Product product = product_of(device_.cublas, problem, operands.bias);
   const auto time = [&](Calls calls) {
     return time_of(product, operands, buffers.workspace(), calls, stream_);
   };

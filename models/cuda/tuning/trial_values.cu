@@ -46,10 +46,17 @@ __global__ void fill_sums(float* sums, int64_t channels, TrialValues of) {
   });
 }
 
-__global__ void fill_bytes(uint8_t* values, int64_t count, TrialValues of) {
+__global__ void fill_winners(uint8_t* values, int64_t count, TrialValues of) {
+  for_each(count,
+           [&](int64_t i) { values[i] = static_cast<uint8_t>(random_bits(of.seed, i) % 9); });
+}
+
+// A byte for each pack of 16 bytes, as launch_normalise() leaves them.
+__global__ void fill_mask(uint8_t* masks, int64_t count, int width, TrialValues of) {
   for_each(count, [&](int64_t i) {
-    const uint64_t bits = random_bits(of.seed, i);
-    values[i] = static_cast<uint8_t>(of.content == Content::winners ? bits % 9 : bits >> 56);
+    unsigned bits = 0;
+    for (int k = 0; k < width; ++k) bits |= (normal(of.seed, i * width + k) > 0 ? 1u : 0u) << k;
+    masks[i] = static_cast<uint8_t>(bits);
   });
 }
 
@@ -106,8 +113,12 @@ void launch_fill(const TrialValues& values, void* memory, int64_t bytes, cudaStr
       fill_sums<<<1, threads, 0, stream>>>(static_cast<float*>(memory), bytes / 8, values);
       break;
     case Content::mask:
+      fill_mask<<<blocks, threads, 0, stream>>>(
+          static_cast<uint8_t*>(memory), bytes,
+          static_cast<int>(16 / element_bytes(values.precision)), values);
+      break;
     case Content::winners:
-      fill_bytes<<<blocks, threads, 0, stream>>>(static_cast<uint8_t*>(memory), bytes, values);
+      fill_winners<<<blocks, threads, 0, stream>>>(static_cast<uint8_t*>(memory), bytes, values);
       break;
     case Content::other:
       no_kernel("values of no known content");
@@ -118,9 +129,9 @@ void launch_fill(const TrialValues& values, void* memory, int64_t bytes, cudaStr
 void launch_difference(Content content, Precision precision, const void* reference,
                        const void* other, int64_t bytes, Difference* total, cudaStream_t stream) {
   if (content == Content::mask || content == Content::winners) {
-    difference_of_bytes<<<blocks, threads, 0, stream>>>(
-        static_cast<const uint8_t*>(reference), static_cast<const uint8_t*>(other), bytes,
-        content == Content::mask, total);
+    difference_of_bytes<<<blocks, threads, 0, stream>>>(static_cast<const uint8_t*>(reference),
+                                                        static_cast<const uint8_t*>(other), bytes,
+                                                        content == Content::mask, total);
   } else {
     with_element_type(precision, [&]<class T>() {
       difference_of_numbers<<<blocks, threads, 0, stream>>>(

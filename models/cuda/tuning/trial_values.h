@@ -11,11 +11,11 @@
 namespace nearmetal::cuda {
 
 /// Fills memory with what such a value may hold, the same for the same seed: `scale` times standard
-/// normal numbers plus `offset` (of a rectified value none below 0), sums over `rows` of such
-/// numbers by channel, random bits of a mask, places in a window of 3x3.
+/// normal numbers plus `offset` (of a rectified value none below 0), the mask of such a value, sums
+/// over `rows` of such numbers by channel, places in a window of 3x3.
 struct TrialValues {
   Content content = Content::numbers;
-  Precision precision = Precision::fp32;  // of numbers
+  Precision precision = Precision::fp32;  // of numbers, or of those of a mask
   uint64_t seed = 0;
   float scale = 1, offset = 0;
   int64_t rows = 1;  // of channel_sums

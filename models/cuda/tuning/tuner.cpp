@@ -5,7 +5,6 @@
 #include <stdexcept>
 
 #include "models/cuda/tuning/convolution_check.h"
-#include "models/cuda/tuning/own_kernels.h"
 
 namespace nearmetal::cuda {
 namespace {
@@ -21,23 +20,29 @@ CheckResult check_plan(cudnnHandle_t handle, const ConvolutionPlan& plan,
   NM_CALL(cudaMemsetAsync(result, 0xff,
                           problem.result_elements() * element_bytes(problem.precision), stream));
   const Descriptor bound = plan.bind(operands, workspace);
-  NM_CALL(plan.try_execute(handle, bound));
+  try {
+    // As in a step: a plan that cannot be captured is of no use.
+    const GraphExecHandle graph =
+        captured(stream, [&] { NM_CALL(plan.try_execute(handle, bound)); });
+    NM_CALL(cudaGraphLaunch(graph.get(), stream));
+  } catch (const CaptureRefused&) {
+    return {.not_finite = 1};
+  }
   return check_convolution(problem, operands, samples_to_check(problem), stream);
 }
 
 }  // namespace
 
-int timed_calls(double milliseconds) {
-  return static_cast<int>(std::clamp(20 / milliseconds, 3.0, 5.0));
+KernelChoice none_for(const std::string& key) {
+  return {key, no_implementation, 0, Unknown{"there is no result"}};
 }
 
 Tuner::Tuner(const TuningDevice& device, Kernels kernels, const std::vector<KernelChoice>& known,
              bool pinned)
-    : handle_(device.handle),
+    : device_(device),
+      handle_(device.handle),
       stream_(device.stream),
       kernels_(kernels),
-      compute_capability_major_(device.compute_capability_major),
-      multiprocessors_(device.multiprocessors),
       pinned_(pinned) {
   for (const KernelChoice& plan : known) known_[plan.key] = plan;
 }
@@ -49,53 +54,58 @@ const KernelChoice* Tuner::known_choice(const std::string& key) const {
   return nullptr;
 }
 
-// Takes a known choice over; `problem` is null where the choice is not a convolution.
-bool Tuner::adopt(const std::string& key, const ConvolutionProblem* problem) {
+const KernelChoice* Tuner::decision(const std::string& key,
+                                    const std::vector<std::string>& implementations) {
+  if (const auto made = used_.find(key); made != used_.end()) return &made->second;
+  const KernelChoice* choice = known_choice(key);
+  if (choice == nullptr) return nullptr;
+  if (std::ranges::find(implementations, choice->implementation) == implementations.end()) {
+    if (!pinned_) return nullptr;
+    throw std::runtime_error("the pinned plan " + choice->implementation + " for '" + key +
+                             "' is unknown here");
+  }
+  return &(used_[key] = *choice);
+}
+
+bool Tuner::adopt_own(const std::string& key) {
+  if (used_.contains(key)) return true;
+  std::vector<std::string> names{own_implementation, no_implementation};
+  if (pinned_) names.emplace_back(refused_implementation);
+  return decision(key, names) != nullptr;
+}
+
+double Tuner::seconds_of(const std::string& key) const {
+  const auto found = used_.find(key);
+  return found == used_.end() || !is_usable(found->second) ? never : found->second.seconds;
+}
+
+// Takes a known plan over.
+bool Tuner::adopt(const ConvolutionProblem& problem) {
+  const std::string key = problem.key();
   if (used_.contains(key)) return true;
   const KernelChoice* choice = known_choice(key);
   if (choice == nullptr) return false;
-  const KernelChoice& plan = *choice;
-  if (plan.implementation == refused_implementation && !pinned_) return false;
-  if (problem == nullptr && plan.implementation != own_implementation && is_usable(plan)) {
-    if (!pinned_) return false;
-    throw std::runtime_error("the pinned plan " + plan.implementation + " for '" + key +
-                             "' is unknown here");
-  }
-  if (problem != nullptr && is_usable(plan)) {
+  if (is_usable(*choice)) {
     try {
-      plans_.emplace(key, named_plan(handle_, *problem, plan.implementation));
+      plans_.emplace(key, named_plan(handle_, problem, choice->implementation));
     } catch (const std::runtime_error& error) {
       if (!pinned_) return false;
-      throw std::runtime_error("the pinned plan " + plan.implementation + " for '" + key +
+      throw std::runtime_error("the pinned plan " + choice->implementation + " for '" + key +
                                "' does not load here: " + error.what());
     }
   }
-  used_[key] = plan;
+  used_[key] = *choice;
   return true;
 }
 
 void Tuner::choose(const std::vector<ConvolutionProblem>& problems) {
   std::vector<ConvolutionProblem> unknown;
-  const auto own_of = [&](const ConvolutionProblem& problem) {
-    if (kernels_ == Kernels::cudnn) return std::vector<OwnKernel>();
-    return own_kernels(problem, compute_capability_major_, multiprocessors_);
-  };
   for (const ConvolutionProblem& problem : problems) {
-    bool complete = adopt(problem.key(), &problem);
-    for (const OwnKernel& kernel : own_of(problem)) {
-      if (kernel.optional && pinned_ && !known_.contains(kernel.key)) continue;
-      complete = adopt(kernel.key, nullptr) && complete;
-    }
-    if (!complete) unknown.push_back(problem);
+    if (!adopt(problem)) unknown.push_back(problem);
   }
   if (unknown.empty()) return;
-  const TuningBuffers buffers(unknown, compute_capability_major_, multiprocessors_, stream_);
-  for (const ConvolutionProblem& problem : unknown) {
-    if (!used_.contains(problem.key())) tune(problem, buffers);
-    for (const OwnKernel& kernel : own_of(problem)) {
-      if (!used_.contains(kernel.key)) time_own(kernel, buffers);
-    }
-  }
+  const TuningBuffers buffers(unknown, stream_);
+  for (const ConvolutionProblem& problem : unknown) tune(problem, buffers);
 }
 
 double Tuner::milliseconds(const ConvolutionPlan& plan, const ConvolutionProblem& problem,
@@ -168,20 +178,7 @@ void Tuner::tune(const ConvolutionProblem& problem, const TuningBuffers& buffers
     throw std::runtime_error("none of the " + std::to_string(offered.size()) +
                              " plans that cuDNN offers for '" + key + "' computes it correctly");
   }
-  used_[key] = {key, no_implementation, 0, 0};
-}
-
-void Tuner::time_own(const OwnKernel& kernel, const TuningBuffers& buffers) {
-  const double error = kernel.check ? kernel.check(buffers, stream_) : 0;
-  if (!std::isfinite(error)) {
-    used_[kernel.key] = {kernel.key, refused_implementation, 0, 0};
-    return;
-  }
-  const auto launch = [&] { kernel.launch(buffers, stream_); };
-  const double first = milliseconds_of(launch, {.apart = 0, .timed = 1}, stream_);
-  const double milliseconds =
-      milliseconds_of(launch, {.apart = 1, .timed = timed_calls(first)}, stream_);
-  used_[kernel.key] = {kernel.key, own_implementation, milliseconds * 1e-3, error};
+  used_[key] = none_for(key);
 }
 
 const ConvolutionPlan* Tuner::plan(const ConvolutionProblem& problem) const {

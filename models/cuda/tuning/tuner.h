@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -12,8 +13,9 @@
 #include "models/cuda/libraries/attention.h"
 #include "models/cuda/libraries/convolution.h"
 #include "models/cuda/libraries/handles.h"
-#include "models/cuda/tuning/kernel_times.h"
-#include "models/cuda/tuning/own_kernels.h"
+#include "models/cuda/tuning/alternatives.h"
+#include "models/cuda/tuning/trial.h"
+#include "models/cuda/tuning/tuning_buffers.h"
 #include "models/program.h"
 
 namespace nearmetal::cuda {
@@ -23,16 +25,15 @@ inline constexpr int most_candidates = 64;
 /// This many of the algorithms that cuBLASLt puts first are timed (see Product::offered()).
 inline constexpr int most_algorithms = 12;
 
-/// 3 to 5 calls, fewer where one takes long.
-int timed_calls(double milliseconds);
-
-/// Where candidates run.
-struct TuningDevice {
-  cudnnHandle_t handle = nullptr;
-  cudaStream_t stream = nullptr;
-  int compute_capability_major = 0;
-  int multiprocessors = 0;
-};
+inline constexpr const char* no_implementation = "none";
+inline bool is_usable(const KernelChoice& choice) {
+  return choice.implementation != no_implementation &&
+         choice.implementation != refused_implementation;
+}
+/// Where nothing computes it.
+KernelChoice none_for(const std::string& key);
+/// The time of what is not or cannot be used.
+inline constexpr double never = std::numeric_limits<double>::infinity();
 
 /// Choices by key: those that were given, and those that were made.
 class Tuner {
@@ -49,7 +50,7 @@ class Tuner {
 
   /// The same for products: those of cuBLASLt's algorithms that its heuristic names first are
   /// timed.
-  void choose(cublasLtHandle_t cublas, const std::vector<LinearProblem>& problems);
+  void choose(const std::vector<LinearProblem>& problems);
   /// The name of the algorithm that was chosen.
   const std::string& algorithm(const LinearProblem& problem) const {
     return used_.at(problem.key()).implementation;
@@ -66,8 +67,15 @@ class Tuner {
   /// Null if there is none.
   const ConvolutionPlan* plan(const ConvolutionProblem& problem) const;
 
-  /// For decisions about a step; not beyond the tuner's life.
-  KernelTimes times() const { return KernelTimes(used_); }
+  const TuningDevice& device() const { return device_; }
+  /// A decision among these implementations that was made before or given, used from now on; null
+  /// where there is none. Throws std::runtime_error as for plans.
+  const KernelChoice* decision(const std::string& key,
+                               const std::vector<std::string>& implementations);
+  bool is_pinned() const { return pinned_; }
+  bool is_given(const std::string& key) const { return known_.contains(key); }
+  bool is_made(const std::string& key) const { return used_.contains(key); }
+  void keep(const KernelChoice& choice) { used_[choice.key] = choice; }
   /// All choices so far.
   std::vector<KernelChoice> used() const;
   int64_t largest_workspace() const;
@@ -80,16 +88,17 @@ class Tuner {
 
   // Null where there is none. Throws std::runtime_error if choices are pinned.
   const KernelChoice* known_choice(const std::string& key) const;
-  bool adopt(const std::string& key, const ConvolutionProblem* problem);
+  bool adopt(const ConvolutionProblem& problem);
+  bool adopt_own(const std::string& key);  // an attention of ours
+  double seconds_of(const std::string& key) const;
   double milliseconds(const ConvolutionPlan& plan, const ConvolutionProblem& problem,
                       const TuningBuffers& buffers, Calls calls) const;
   std::vector<Candidate> fastest_of(const std::vector<const ConvolutionPlan*>& plans,
                                     const ConvolutionProblem& problem,
                                     const TuningBuffers& buffers) const;
   void tune(const ConvolutionProblem& problem, const TuningBuffers& buffers);
-  bool adopt(cublasLtHandle_t cublas, const LinearProblem& problem);
-  void tune(cublasLtHandle_t cublas, const LinearProblem& problem, const TuningBuffers& buffers);
-  void time_own(const OwnKernel& kernel, const TuningBuffers& buffers);
+  bool adopt(const LinearProblem& problem);
+  void tune(const LinearProblem& problem, const TuningBuffers& buffers);
   // attention_tuner.cpp
   class AttentionBuffers;
   struct AttentionCandidate;
@@ -106,11 +115,10 @@ class Tuner {
                        const std::string& key, const AttentionBuffers& buffers) const;
   void tune(const AttentionProblem& problem);
 
+  TuningDevice device_;
   cudnnHandle_t handle_;
   cudaStream_t stream_;
   Kernels kernels_;
-  int compute_capability_major_;
-  int multiprocessors_;
   std::map<std::string, KernelChoice> known_;
   bool pinned_;
   std::map<std::string, ConvolutionPlan> plans_;

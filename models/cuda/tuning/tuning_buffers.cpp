@@ -1,15 +1,11 @@
+#include "models/cuda/tuning/tuning_buffers.h"
+
 #include <algorithm>
 
-#include "models/cuda/compiler/lowering.h"
+#include "models/cuda/compiler/kernel.h"
 #include "models/cuda/kernels/images.h"
-#include "models/cuda/tuning/own_moments.h"
 
 namespace nearmetal::cuda {
-namespace {
-
-constexpr int norm_arrays = 13;
-
-}  // namespace
 
 DeviceMemory random_values(Precision precision, int64_t elements, uint64_t seed,
                            cudaStream_t stream) {
@@ -20,19 +16,14 @@ DeviceMemory random_values(Precision precision, int64_t elements, uint64_t seed,
   return memory;
 }
 
-TuningBuffers::TuningBuffers(const std::vector<ConvolutionProblem>& problems,
-                             int compute_capability_major, int multiprocessors, cudaStream_t stream)
-    : multiprocessors_(multiprocessors) {
-  int64_t x_size = 1, weight_size = 1, y_size = 1, moments_y_size = 1;
+TuningBuffers::TuningBuffers(const std::vector<ConvolutionProblem>& problems, cudaStream_t stream) {
+  int64_t x_size = 1, weight_size = 1, y_size = 1, channels = 1;
   for (const ConvolutionProblem& problem : problems) {
     const ConvolutionShape& shape = problem.shape;
     x_size = std::max(x_size, shape.input_elements());
     weight_size = std::max(weight_size, shape.weight_elements());
     y_size = std::max(y_size, shape.output_elements());
-    if (takes_moments(problem, compute_capability_major)) {
-      moments_y_size = std::max(moments_y_size, shape.output_elements());
-    }
-    channels_ = std::max({channels_, shape.input_channels, shape.output_channels});
+    channels = std::max(channels, shape.output_channels);
   }
   const Precision precision = problems.front().precision;
   x_ = random_values(precision, x_size, 1, stream);
@@ -40,15 +31,8 @@ TuningBuffers::TuningBuffers(const std::vector<ConvolutionProblem>& problems,
   y_ = random_values(precision, y_size, 3, stream);
   second_y_ = random_values(precision, y_size, 5, stream);
   result_ = allocate_device(std::max({x_size, weight_size, y_size}) * element_bytes(precision));
-  second_result_ =
-      allocate_device(std::max(weight_size, moments_y_size) * element_bytes(precision));
-  sums_ = allocate_device(2 * channels_ * sizeof(float));
+  sums_ = allocate_device(2 * channels * static_cast<int64_t>(sizeof(float)));
   workspace_ = allocate_device(workspace_limit(precision));
-  const int64_t reduction_bytes =
-      ReductionScratch::partial_sums_bytes(multiprocessors) + ReductionScratch::arrivals_bytes();
-  reduction_ = allocate_device(reduction_bytes);
-  NM_CALL(cudaMemsetAsync(reduction_.get(), 0, reduction_bytes, stream));
-  norm_ = random_values(Precision::fp32, 2 * norm_arrays * channels_, 4, stream);
 }
 
 ConvolutionOperands TuningBuffers::operands(const ConvolutionProblem& problem) const {
@@ -77,34 +61,6 @@ ConvolutionOperands TuningBuffers::operands(const ConvolutionProblem& problem) c
       break;
   }
   return operands;
-}
-
-ReductionScratch TuningBuffers::scratch() const {
-  auto* partial = static_cast<char*>(reduction_.get());
-  return {
-      reinterpret_cast<float*>(partial),
-      reinterpret_cast<unsigned*>(partial + ReductionScratch::partial_sums_bytes(multiprocessors_)),
-      multiprocessors_};
-}
-
-BatchNormState TuningBuffers::norm_at(int index) const {
-  float* first = static_cast<float*>(norm_.get()) + index * norm_arrays * channels_;
-  const auto array = [&](int i) { return first + i * channels_; };
-  BatchNormState state;
-  state.scale = array(0);
-  state.bias = array(1);
-  state.running_mean = array(2);
-  state.running_variance = array(3);
-  state.mean = array(4);
-  state.inverse_deviation = array(5);
-  state.multiplier = array(6);
-  state.shift = array(7);
-  state.a = array(8);
-  state.b = array(9);
-  state.c = array(10);
-  state.scale_gradient = array(11);
-  state.bias_gradient = array(12);
-  return state;
 }
 
 }  // namespace nearmetal::cuda

@@ -84,26 +84,26 @@ TEST(Chip, TuringRefusesWhatItHasNoUnitsFor) {
               ThrowsMessage<NotSupported>(HasSubstr("Tesla V100 has compute capability 7.0")));
 }
 
-// The names of our kernels for all problems of a network.
-std::set<std::string> own_kernel_names(int capability_major) {
+// The kinds of decisions that all problems of a network leave open.
+std::set<std::string> kinds_of_decisions(int capability_major) {
   const Graph graph = build_network("resnet50", {224, 1000});
-  const ProgramOptions options = options_of(Precision::fp16);
-  std::set<std::string> names;
   LoweringChoices choices;
   choices.stem = StemForm::pad_to_4;
-  for (const ConvolutionProblem& problem :
-       distinct_problems(lowered(graph, options, choices), true)) {
-    for (const OwnKernel& kernel : own_kernels(problem, capability_major, 100)) {
-      names.insert(kernel.key.substr(0, kernel.key.find(' ')));
+  const Ops ops = plan_ops(graph, options_of(Precision::fp16), choices, {});
+  std::set<std::string> kinds;
+  for (int kind = 0; kind < std::ssize(names_of(DecisionKind{})); ++kind) {
+    for (const Decision& decision :
+         decisions_of(static_cast<DecisionKind>(kind), ops, capability_major)) {
+      kinds.insert(to_string(decision.kind));
     }
   }
-  return names;
+  return kinds;
 }
 
-TEST(Chip, KernelsForHopperAreNoCandidatesElsewhere) {
-  EXPECT_THAT(own_kernel_names(9), testing::IsSupersetOf({"fused", "own"}));
+TEST(Chip, KernelsForHopperAreNoAlternativesElsewhere) {
+  EXPECT_EQ(kinds_of_decisions(9).size(), names_of(DecisionKind{}).size());
   for (const int major : {7, 8, 10, 12}) {
-    EXPECT_THAT(own_kernel_names(major), testing::ElementsAre("batch_statistics")) << major;
+    EXPECT_THAT(kinds_of_decisions(major), testing::ElementsAre("sweep with")) << major;
   }
 }
 

@@ -7,9 +7,12 @@
 #include <stdexcept>
 
 #include "models/cuda/compiler/lowering.h"
-#include "models/cuda/tuning/own_kernels.h"
+#include "models/cuda/compiler/planner.h"
+#include "models/cuda/tuning/alternatives.h"
 
 namespace nearmetal::cuda {
+
+inline constexpr int hopper = 9;  // the major number of its compute capability
 
 /// The options of a batch of 4.
 inline ProgramOptions options_of(Precision precision) {
@@ -33,21 +36,18 @@ inline LoweringChoices all_fused(const Graph& graph, const ProgramOptions& optio
   LoweringChoices choices;
   choices.stem = StemForm::pad_to_4;
   choices.own_stem_forward = choices.own_stem_backward = choices.own_attention = true;
-  for (const ConvolutionProblem& problem :
-       distinct_problems(lowered(graph, options, choices), true)) {
-    if (problem.op == ConvolutionOp::forward_statistics || adds_bias(problem.op)) {
-      choices.fused_sweeps.insert(problem.key());
-    }
-    const std::vector<OwnKernel> own = own_kernels(problem, 9, 132);
-    const auto has = [&](const std::string& key) {
-      return std::ranges::find(own, key, &OwnKernel::key) != own.end();
-    };
-    const bool fused = has(fused_backward_key(problem));
-    if (fused) choices.fused_backward.insert(problem.key());
-    if (has(moments_key(problem))) {
-      choices.input_moments[problem.with(ConvolutionOp::forward).key()] =
-          fused ? MomentsProducts::own : MomentsProducts::cudnn;
-    }
+  const Ops ops = plan_ops(graph, options, choices, {});
+  for (const Decision& decision : decisions_of(DecisionKind::sweep, ops, hopper)) {
+    choices.fused_sweeps.insert(decision.problem.key());
+  }
+  for (const Decision& decision : decisions_of(DecisionKind::fused_backward, ops, hopper)) {
+    choices.fused_backward.insert(decision.problem.key());
+  }
+  for (const Decision& decision : decisions_of(DecisionKind::moments, ops, hopper)) {
+    const bool own =
+        choices.fused_backward.contains(decision.problem.with(ConvolutionOp::backward_data).key());
+    choices.input_moments[decision.problem.key()] =
+        own ? MomentsProducts::own : MomentsProducts::cudnn;
   }
   return choices;
 }

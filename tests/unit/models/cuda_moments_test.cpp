@@ -195,12 +195,6 @@ TEST_F(CudaMoments, ForwardPassesAloneHaveNone) {
   options.forward_only = true;
   EXPECT_EQ(all_kernels(lowered(graph_, options, fused_)),
             all_kernels(lowered(graph_, options, without_moments(fused_))));
-  for (const ConvolutionProblem& problem :
-       distinct_problems(lowered(graph_, options, without_moments(fused_)), true)) {
-    for (const OwnKernel& kernel : own_kernels(problem, 9, 132)) {
-      EXPECT_THAT(kernel.key, Not(HasSubstr("moments")));
-    }
-  }
 }
 
 TEST_F(CudaMoments, CudnnAloneHasNone) {
@@ -218,19 +212,6 @@ TEST_F(CudaMoments, NetworksWithoutBottlenecksHaveNone) {
     const Graph graph = build_network(network, {224, 1000});
     EXPECT_TRUE(all_fused(graph, options_).input_moments.empty()) << network;
   }
-}
-
-// The tuner's workspace holds the ReLU's mask of a block end while second moments are timed.
-TEST_F(CudaMoments, BatchesWhoseMaskExceedsTheWorkspaceHaveNone) {
-  const auto has_moments = [](int64_t batch) {
-    ConvolutionProblem problem = last_of_block(64, 56).with(ConvolutionOp::backward_data);
-    problem.shape.batch = batch;
-    return std::ranges::any_of(own_kernels(problem, 9, 132), [&](const OwnKernel& kernel) {
-      return kernel.key == moments_key(problem);
-    });
-  };
-  EXPECT_TRUE(has_moments(4096));
-  EXPECT_FALSE(has_moments(5000));
 }
 
 TEST_F(CudaMoments, OtherPrecisionsHaveNone) {

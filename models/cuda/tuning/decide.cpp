@@ -1,0 +1,239 @@
+#include "models/cuda/tuning/decide.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "models/cuda/compiler/binding.h"
+#include "models/cuda/compiler/lowering.h"
+#include "models/cuda/compiler/planner.h"
+#include "models/cuda/compiler/resources.h"
+
+namespace nearmetal::cuda {
+namespace {
+
+class Decider {
+ public:
+  Decider(const Graph& graph, const ProgramOptions& options, Tuner& tuner, const WatchTrial& watch)
+      : graph_(graph),
+        options_(options),
+        tuner_(tuner),
+        watch_(watch),
+        workspace_(tuner.device().handle == nullptr
+                       ? nullptr
+                       : allocate_device(workspace_limit(options.precision))),
+        source_{graph, options, tuner.device(), workspace_.get(),
+                [this](Kernel& kernel, const FlatLayout& layout, const StepResources& resources) {
+                  const ConvolutionPlan* plan = tuner_.plan(kernel.convolution->problem);
+                  bind_convolution(kernel, *plan, options_.precision, layout, resources);
+                }} {}
+
+  Ops ops(const LoweringChoices& choices) const {
+    const TuningDevice& device = tuner_.device();
+    return plan_ops(graph_, options_, choices, {device.multiprocessors, device.handle});
+  }
+
+  // By one form of the first convolution.
+  LoweringChoices decide_in_form(LoweringChoices choices) {
+    const Ops undecided = ops(choices);
+    tuner_.choose(convolutions(undecided));
+    const auto open = [&](DecisionKind kind) {
+      return decisions_of(kind, undecided, tuner_.device().compute_capability_major);
+    };
+    for (const DecisionKind kind :
+         {DecisionKind::sweep, DecisionKind::stem_forward, DecisionKind::stem_backward,
+          DecisionKind::fused_backward, DecisionKind::moments}) {
+      if (options_.kernels == Kernels::cudnn && kind != DecisionKind::sweep) continue;
+      for (const Decision& decision : open(kind)) choices = decided(decision, choices);
+    }
+    // Between blocks that end by second moments one of our kernels saves a sweep more.
+    if (choices.input_moments.empty()) return choices;
+    for (const Decision& decision : open(DecisionKind::fused_backward)) {
+      const std::string key = key_of(decision);
+      if (tuner_.is_given(key) || !decided_with_moments_.insert(key).second) continue;
+      const auto place = find_place(decision, choices, own_implementation);
+      if (place && joins(*place)) choices = timed(decision, choices);
+    }
+    return choices;
+  }
+
+  // The choices of the form that is the fastest in all that differs between them.
+  LoweringChoices best_form(const std::vector<LoweringChoices>& forms) {
+    if (forms.size() == 1) return forms.front();
+    const std::string key = "form of " + stem_convolution(graph_).name;
+    std::vector<std::string> names;
+    for (const LoweringChoices& form : forms) names.push_back(to_string(form.stem));
+    if (const KernelChoice* known = tuner_.decision(key, names)) {
+      return forms[std::ranges::find(names, known->implementation) - names.begin()];
+    }
+    const LoweringChoices* best = &forms.front();
+    double best_seconds = 0;
+    for (const LoweringChoices& form : std::span(forms).subspan(1)) {
+      const Ops before = ops(*best), now = ops(form);
+      Trial reference(source_, before, difference(before, now), best->stem, memory_[0]);
+      Trial other(source_, now, difference(now, before), form.stem, memory_[1]);
+      reference.prepare();
+      other.prepare();
+      best_seconds = reference.seconds();
+      const double seconds = other.seconds();
+      if (seconds >= best_seconds) continue;
+      best = &form;
+      best_seconds = seconds;
+    }
+    tuner_.keep({key, to_string(best->stem), best_seconds, Unknown{"images of two forms differ"}});
+    return *best;
+  }
+
+ private:
+  // A part of the passes under a choice and without it.
+  struct Place {
+    Ops reference_ops, ops;
+    OpsOfPart reference, part;
+  };
+
+  std::vector<ConvolutionProblem> convolutions(const Ops& ops) const;
+  static bool joins(const Place& place) {
+    return std::ranges::any_of(place.part.backward,
+                               [](const FusedOp& op) { return op.joined_norm >= 0; });
+  }
+  std::optional<Place> place_of(const Decision& decision, const LoweringChoices& reference,
+                                const std::string& implementation, int conv) const;
+  std::optional<Place> find_place(const Decision& decision, const LoweringChoices& choices,
+                                  const std::string& implementation) const;
+  bool has_plan(const Decision& decision) const;
+  // The reference of cuDNN's kernels alone is another.
+  std::string key_of(const Decision& decision) const {
+    return decision.key() + (options_.kernels == Kernels::cudnn ? ", cudnn alone" : "");
+  }
+  LoweringChoices decided(const Decision& decision, const LoweringChoices& choices);
+  LoweringChoices timed(const Decision& decision, const LoweringChoices& choices);
+
+  const Graph& graph_;
+  const ProgramOptions& options_;
+  Tuner& tuner_;
+  const WatchTrial& watch_;
+  DeviceMemory workspace_;
+  TrialMemory memory_[2];  // of the reference, and of the other
+  TrialSource source_;
+  std::set<std::string> decided_with_moments_;  // by key
+};
+
+std::vector<ConvolutionProblem> Decider::convolutions(const Ops& ops) const {
+  std::map<std::string, ConvolutionProblem> found;
+  for (const auto* pass : {&ops.forward, &ops.backward}) {
+    for (const FusedOp& op : *pass) {
+      if (!op.convolution) continue;
+      found.emplace(op.convolution->key(), *op.convolution);
+      if (!op.with_sweep) continue;
+      const ConvolutionProblem swept = op.convolution->with(*op.with_sweep);
+      found.emplace(swept.key(), swept);
+    }
+  }
+  std::vector<ConvolutionProblem> problems;
+  for (const auto& [key, problem] : found) problems.push_back(problem);
+  return problems;
+}
+
+std::optional<Decider::Place> Decider::place_of(const Decision& decision,
+                                                const LoweringChoices& reference,
+                                                const std::string& implementation, int conv) const {
+  Place place{
+      ops(reference), ops(with_choice(reference, graph_, decision, implementation, conv)), {}, {}};
+  place.reference = difference(place.reference_ops, place.ops);
+  place.part = difference(place.ops, place.reference_ops);
+  if (place.part.empty()) return std::nullopt;
+  return place;
+}
+
+// The first convolution whose ops the choice changes, rather one where it saves a sweep more; else
+// all of them together, as some kernels need two at once.
+std::optional<Decider::Place> Decider::find_place(const Decision& decision,
+                                                  const LoweringChoices& choices,
+                                                  const std::string& implementation) const {
+  const LoweringChoices reference = with_choice(choices, graph_, decision, apart_implementation);
+  std::optional<Place> first;
+  for (const int conv : decision.convs) {
+    std::optional<Place> place = place_of(decision, reference, implementation, conv);
+    if (place && joins(*place)) return place;
+    if (place && !first) first = std::move(place);
+  }
+  return first ? std::move(first) : place_of(decision, reference, implementation, -1);
+}
+
+// cuDNN may have no plan that does the sweep, too.
+bool Decider::has_plan(const Decision& decision) const {
+  return decision.kind != DecisionKind::sweep || tuner_.plan(decision.problem) != nullptr;
+}
+
+LoweringChoices Decider::decided(const Decision& decision, const LoweringChoices& choices) {
+  const std::string key = key_of(decision);
+  std::vector<std::string> names = decision.alternatives;
+  names.push_back(apart_implementation);
+  // Whatever is given is taken over, also where it makes no difference.
+  if (!tuner_.is_given(key) && !tuner_.is_made(key)) {
+    if (!has_plan(decision)) return choices;
+    if (!tuner_.is_pinned()) return timed(decision, choices);
+    if (!find_place(decision, choices, names.front())) return choices;
+  }
+  const KernelChoice* known = tuner_.decision(key, names);
+  if (known == nullptr) return timed(decision, choices);
+  return with_choice(choices, graph_, decision, known->implementation);
+}
+
+LoweringChoices Decider::timed(const Decision& decision, const LoweringChoices& choices) {
+  KernelChoice best{key_of(decision), apart_implementation, 0,
+                    Unknown{"it is the reference of the others"}};
+  double gain = 0;
+  for (const std::string& implementation : decision.alternatives) {
+    const std::optional<Place> place = find_place(decision, choices, implementation);
+    if (!place) return choices;  // nor for another implementation
+    Trial reference(source_, place->reference_ops, place->reference, choices.stem, memory_[0]);
+    Trial other(source_, place->ops, place->part, choices.stem, memory_[1]);
+    if (watch_) watch_(decision, implementation, other);
+    Trial::Error worst;
+    reference.prepare();
+    other.prepare();
+    for (const Pass pass : {Pass::forward, Pass::backward}) {
+      reference.run(pass);
+      other.run(pass);
+      const Trial::Error error = other.error(pass, reference);
+      if (error.share() > worst.share()) worst = error;
+      other.take(pass, reference);
+    }
+    if (worst.share() > 1) {
+      tuner_.keep({key_of(decision) + " " + implementation + ", " + worst.result,
+                   refused_implementation, 0, worst.relative});
+      continue;
+    }
+    const double seconds = other.seconds(), reference_seconds = reference.seconds();
+    if (best.seconds == 0) best.seconds = reference_seconds;
+    if (reference_seconds - seconds <= gain) continue;
+    gain = reference_seconds - seconds;
+    best = {key_of(decision), implementation, seconds, worst.relative};
+  }
+  tuner_.keep(best);
+  return with_choice(choices, graph_, decision, best.implementation);
+}
+
+}  // namespace
+
+LoweringChoices decide(const Graph& graph, const ProgramOptions& options,
+                       const LoweringChoices& of_chip, Tuner& tuner, const WatchTrial& watch) {
+  Decider decider(graph, options, tuner, watch);
+  std::vector<LoweringChoices> forms;
+  for (const StemForm form : forms_of(graph, options.precision)) {
+    LoweringChoices choices = of_chip;
+    choices.stem = form;
+    forms.push_back(decider.decide_in_form(choices));
+  }
+  LoweringChoices best = decider.best_form(forms);
+  tuner.choose(distinct_attention(graph, options));
+  best.attention = tuner.attention_choices();
+  return best;
+}
+
+}  // namespace nearmetal::cuda

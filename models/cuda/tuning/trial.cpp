@@ -1,0 +1,313 @@
+#include "models/cuda/tuning/trial.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <stdexcept>
+
+#include "models/cuda/compiler/emission.h"
+#include "models/cuda/kernels/update.h"
+#include "models/cuda/tuning/trial_values.h"
+#include "models/memory_plan.h"
+
+namespace nearmetal::cuda {
+namespace {
+
+constexpr int64_t alignment = 1024;
+
+// FNV-1a: the same data for the same name in every alternative.
+uint64_t seed_of(const std::string& name) {
+  uint64_t seed = 0xcbf29ce484222325;
+  for (const char c : name) seed = (seed ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return seed;
+}
+
+// Where two kernels round their results, and what they compute these from, at different places.
+double rounding_of(Precision precision) {
+  switch (precision) {
+    case Precision::fp16:
+      return 0x1p-11;
+    case Precision::bf16:
+      return 0x1p-8;
+    case Precision::tf32:
+      return 0x1p-10;
+    case Precision::fp32:
+      return 0x1p-21;
+  }
+  throw std::logic_error("unnamed Precision");
+}
+
+// The layout of some parameters alone: the others have no place.
+FlatLayout layout_of(const FlatLayout& whole, const std::set<int>& parameters) {
+  FlatLayout layout = whole;
+  layout.matrix_elements = layout.vector_elements = 0;
+  for (size_t i = 0; i < layout.slices.size(); ++i) {
+    ParameterSlice& slice = layout.slices[i];
+    slice.offset = 0;
+    if (!parameters.contains(static_cast<int>(i))) continue;
+    int64_t& end = slice.is_matrix ? layout.matrix_elements : layout.vector_elements;
+    slice.offset = end;
+    end += round_up(slice.elements, alignment);
+  }
+  return layout;
+}
+
+std::vector<int> norms_of(const FusedOp& op) {
+  std::vector<int> norms;
+  for (const int norm : {op.norm.norm, op.norm.residual_norm, op.joined_norm}) {
+    if (norm >= 0) norms.push_back(norm);
+  }
+  return norms;
+}
+
+}  // namespace
+
+void* TrialMemory::take(int64_t bytes) {
+  if (bytes > bytes_) {
+    memory_.reset();
+    memory_ = allocate_device(bytes);
+    bytes_ = bytes;
+  }
+  return memory_.get();
+}
+
+Trial::Trial(const TrialSource& source, const Ops& ops, const OpsOfPart& part, StemForm stem,
+             TrialMemory& memory)
+    : source_(source), values_(ops.values), part_(part), tensors_(ops.values.size()) {
+  const Graph& graph = source_.graph;
+  std::set<int> parameters;
+  std::set<ValueId> used, left;
+  for (const auto* pass : {&part_.forward, &part_.backward}) {
+    for (const FusedOp& op : *pass) {
+      if (op.node >= 0) {
+        parameters.insert(graph.node(op.node).parameters.begin(),
+                          graph.node(op.node).parameters.end());
+      }
+      parameters.insert(op.gradients.begin(), op.gradients.end());
+      if (op.bias >= 0) parameters.insert(op.bias);
+      for (const int norm : norms_of(op)) {
+        const Node& node = graph.node(norm);
+        parameters.insert(node.parameters.begin(), node.parameters.end());
+        const Node& product = graph.node(node.inputs[0]);
+        if (product.has_bias()) parameters.insert(product.parameters[1]);
+      }
+      for (const Operand& operand : op.operands) {
+        used.insert(operand.value);
+        if (operand.access != Access::write && !left.contains(operand.value)) {
+          inputs_.emplace_back(&op, operand);
+        }
+        left.insert(operand.value);
+      }
+    }
+  }
+  parameters_.assign(parameters.begin(), parameters.end());
+  layout_ = layout_of(flat_layout(graph, stem), parameters);
+  owned_.reserve(used.size());
+  for (const ValueId value : used) {
+    owned_.push_back({.bytes = values_[value].bytes, .offset_bytes = bytes_});
+    tensors_[value] = &owned_.back();
+    bytes_ += round_up(values_[value].bytes, alignment);
+  }
+  persistent_.emplace(graph, source_.options, layout_, source_.device.multiprocessors, 1,
+                      resources_);
+  memory_ = memory.take(bytes_);
+  for (Tensor& tensor : owned_) {
+    tensor.data = static_cast<char*>(memory_) + tensor.offset_bytes;
+  }
+  resources_.workspace = source_.workspace;
+  resources_.cudnn = source_.device.handle;
+  resources_.cublas = source_.device.cublas;
+  const Emission emission{
+      {graph, source_.options.batch_size, source_.options.precision}, layout_, resources_};
+  for (const Pass pass : {Pass::forward, Pass::backward}) {
+    for (const FusedOp& op : pass == Pass::forward ? part_.forward : part_.backward) {
+      Kernel& kernel = kernels(pass).emplace_back(emit(op, emission, tensors_));
+      if (kernel.launch == nullptr) source_.bind(kernel, layout_, resources_);
+      if (pass == Pass::forward) add_norm_results(op);
+      add_gradients(op);
+      for (const Operand& operand : op.operands) {
+        const Value& value = values_[operand.value];
+        if (operand.access == Access::read || value.content == Content::other) continue;
+        const bool of_sums = value.content == Content::channel_sums;
+        const double rounding = rounding_of(source_.options.precision);
+        results_[static_cast<size_t>(pass)][value.name] = {
+            tensors_[operand.value]->data, value.bytes, value.content,
+            of_sums ? Precision::fp32 : source_.options.precision, 8 * rounding};
+      }
+    }
+  }
+}
+
+int64_t Trial::rows(const FusedOp& op) const {
+  const NodeShapes shapes{source_.graph, source_.options.batch_size, source_.options.precision};
+  return shapes.extent(op.norm.conv >= 0 ? op.norm.conv : op.node).rows;
+}
+
+// A batch norm's statistics, which a wrong sum of many shows in.
+void Trial::add_norm_results(const FusedOp& op) {
+  if (op.norm.norm < 0) return;
+  const double allowed = 0x1p-12 + 2 * rounding_of(source_.options.precision) /
+                                       std::sqrt(static_cast<double>(rows(op)));
+  for (const int norm : {op.norm.norm, op.norm.residual_norm}) {
+    if (norm < 0) continue;
+    const std::string name = source_.graph.node(norm).name;
+    const int64_t bytes = source_.graph.node(norm).shape.channels * float_bytes;
+    const BatchNormState& state = resources_.norm(0, norm);
+    const auto add = [&](const char* what, const float* data) {
+      results_[0][name + what] = {data, bytes, Content::numbers, Precision::fp32, allowed};
+    };
+    add(" inverse deviation", state.inverse_deviation);
+    add(" multiplier", state.multiplier);
+    add(" shift", state.shift);
+    add(" running mean", state.running_mean);
+    add(" running variance", state.running_variance);
+  }
+}
+
+void Trial::add_gradients(const FusedOp& op) {
+  const Precision precision = source_.options.precision;
+  for (const int parameter : op.gradients) {
+    const ParameterSlice& slice = layout_.slices[parameter];
+    const int64_t size = slice.is_matrix ? element_bytes(precision) : float_bytes;
+    const FlatParameters& flat = resources_.parameters;
+    const void* data =
+        slice.is_matrix ? flat.gradient(slice.offset, size) : flat.vector_gradients + slice.offset;
+    // Second moments round what cancels in a sum over all rows.
+    const double allowed = (slice.is_matrix ? 8 : 12) * rounding_of(precision) +
+                           32 * std::sqrt(static_cast<double>(rows(op))) * 0x1p-24;
+    results_[1]["gradient of " + source_.graph.parameters()[parameter].name] = {
+        data, slice.elements * size, Content::numbers,
+        slice.is_matrix ? precision : Precision::fp32, allowed};
+  }
+}
+
+void Trial::fill(const FusedOp& op, const Operand& operand) {
+  const Value& value = values_[operand.value];
+  // A mask is that of the value.
+  const std::string& name = value.node < 0 ? value.name : source_.graph.node(value.node).name;
+  launch_fill({value.content, source_.options.precision, seed_of(name), 1, 0, rows(op)},
+              tensors_[operand.value]->data, value.bytes, source_.device.stream);
+}
+
+// Matrices as they start (he_normal), vectors around 1.
+void Trial::fill_parameters() {
+  const auto of_numbers = [&](const std::string& name, float scale, float offset, float* data,
+                              int64_t elements) {
+    launch_fill({Content::numbers, Precision::fp32, seed_of(name), scale, offset, 1}, data,
+                elements * float_bytes, source_.device.stream);
+  };
+  for (const int parameter : parameters_) {
+    const Parameter& of = source_.graph.parameters()[parameter];
+    const auto terms = static_cast<float>(of.size / std::max<int64_t>(of.dims[0], 1));
+    const float scale = of.is_matrix() ? std::sqrt(2 / terms) : 0.25f;
+    of_numbers(of.name, scale, of.is_matrix() ? 0 : 1,
+               resources_.parameters.values + layout_.offset(parameter),
+               layout_.slices[parameter].elements);
+  }
+  launch_copy_values(source_.options.precision, resources_.parameters, source_.device.stream);
+  for (const auto* pass : {&part_.forward, &part_.backward}) {
+    for (const FusedOp& op : *pass) {
+      for (const int norm : norms_of(op)) {
+        const Node& node = source_.graph.node(norm);
+        const BatchNormState& state = resources_.norm(0, norm);
+        const auto few = static_cast<float>(1 / std::sqrt(static_cast<double>(rows(op))));
+        const std::array<std::pair<float*, float>, 9> arrays{{{state.running_mean, 1},
+                                                              {state.running_variance, 1},
+                                                              {state.mean, 1},
+                                                              {state.inverse_deviation, 1},
+                                                              {state.multiplier, 1},
+                                                              {state.shift, 1},
+                                                              {state.a, 1},
+                                                              {state.b, few},
+                                                              {state.c, few}}};
+        for (size_t i = 0; i < arrays.size(); ++i) {
+          of_numbers(node.name + " state " + std::to_string(i), arrays[i].second, 0,
+                     arrays[i].first, node.shape.channels);
+        }
+      }
+    }
+  }
+}
+
+void Trial::prepare() {
+  cudaStream_t stream = source_.device.stream;
+  // Bytes of 0xff are NaN in every type that we use.
+  NM_CALL(cudaMemsetAsync(memory_, 0xff, bytes_, stream));
+  const FlatParameters& flat = resources_.parameters;
+  if (flat.matrix_gradients != nullptr) {
+    NM_CALL(cudaMemsetAsync(flat.matrix_gradients, 0xff,
+                            layout_.matrix_elements * element_bytes(source_.options.precision),
+                            stream));
+    NM_CALL(cudaMemsetAsync(flat.vector_gradients, 0xff, layout_.vector_elements * float_bytes,
+                            stream));
+  }
+  fill_parameters();
+  for (const auto& [op, operand] : inputs_) fill(*op, operand);
+}
+
+void Trial::run(Pass pass) {
+  for (const Kernel& kernel : kernels(pass)) kernel.launch(source_.device.stream);
+}
+
+double Trial::seconds() {
+  const auto run_all = [&] {
+    run(Pass::forward);
+    run(Pass::backward);
+  };
+  GraphExecHandle graph;
+  try {
+    graph = captured(source_.device.stream, run_all);
+  } catch (const CaptureRefused&) {
+    return std::numeric_limits<double>::infinity();
+  }
+  const auto replay = [&] { NM_CALL(cudaGraphLaunch(graph.get(), source_.device.stream)); };
+  return 1e-3 * milliseconds_of(replay, {.apart = 1, .timed = 3}, source_.device.stream);
+}
+
+Trial::Error Trial::error(Pass pass, const Trial& reference) const {
+  const Results& results = results_[static_cast<size_t>(pass)];
+  const Results& expected = reference.results_[static_cast<size_t>(pass)];
+  std::vector<std::pair<std::string, Result>> compared;
+  for (const auto& [name, result] : results) {
+    if (expected.contains(name)) compared.emplace_back(name, result);
+  }
+  const auto bytes = static_cast<int64_t>(compared.size() * sizeof(Difference));
+  if (bytes == 0) return {};
+  const DeviceMemory totals = allocate_device(bytes);
+  NM_CALL(cudaMemsetAsync(totals.get(), 0, bytes, source_.device.stream));
+  auto* total = static_cast<Difference*>(totals.get());
+  for (const auto& [name, result] : compared) {
+    launch_difference(result.content, result.precision, expected.at(name).data, result.data,
+                      result.bytes, total++, source_.device.stream);
+  }
+  std::vector<Difference> found(compared.size());
+  NM_CALL(cudaMemcpyAsync(found.data(), totals.get(), bytes, cudaMemcpyDeviceToHost,
+                          source_.device.stream));
+  NM_CALL(cudaStreamSynchronize(source_.device.stream));
+  Error worst;
+  for (size_t i = 0; i < found.size(); ++i) {
+    const auto& [name, result] = compared[i];
+    const bool of_bytes = result.content == Content::mask || result.content == Content::winners;
+    const double ratio = found[i].squares / found[i].reference_squares;
+    double relative = of_bytes ? ratio : std::sqrt(ratio);
+    if (found[i].squares == 0) relative = 0;
+    if (found[i].not_finite > 0) relative = std::numeric_limits<double>::max();
+    const Error error{relative, result.allowed, name};
+    if (error.share() > worst.share()) worst = error;
+  }
+  return worst;
+}
+
+void Trial::take(Pass pass, const Trial& reference) {
+  const Results& expected = reference.results_[static_cast<size_t>(pass)];
+  for (const auto& [name, result] : results_[static_cast<size_t>(pass)]) {
+    const auto found = expected.find(name);
+    if (found == expected.end()) continue;
+    NM_CALL(cudaMemcpyAsync(const_cast<void*>(result.data), found->second.data, result.bytes,
+                            cudaMemcpyDeviceToDevice, source_.device.stream));
+  }
+}
+
+}  // namespace nearmetal::cuda

@@ -1,0 +1,161 @@
+// Decisions on a GPU: what would run is timed, and nothing wrong is chosen.
+#include "models/cuda/tuning/decide.h"
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "models/cuda/libraries/handles.h"
+#include "models/networks/registry.h"
+#include "tests/ops/hopper_kernels.h"
+
+namespace nearmetal::cuda {
+namespace {
+
+template <class T>
+class Decide : public HopperKernels<T> {
+ protected:
+  void SetUp() override {
+    HopperKernels<T>::SetUp();
+    if (this->IsSkipped()) return;
+    stream_ = make_stream();
+    cudnnHandle_t cudnn = nullptr;
+    NM_CALL(cudnnCreate(&cudnn));
+    cudnn_.reset(cudnn);
+    NM_CALL(cudnnSetStream(cudnn, stream_.get()));
+    options_.batch_size = 16;
+    options_.precision = this->precision;
+  }
+
+  std::vector<KernelChoice> decided(const WatchTrial& watch = {}) {
+    const TuningDevice device{cudnn_.get(), nullptr, stream_.get(), 9, this->multiprocessors_};
+    Tuner tuner(device, Kernels::fastest, known_, false);
+    decide(graph_, options_, {}, tuner, watch);
+    return tuner.used();
+  }
+  // Where there is one.
+  const KernelChoice* choice_of(const std::vector<KernelChoice>& choices, DecisionKind kind,
+                                const std::string& implementation = "") {
+    const auto found = std::ranges::find_if(choices, [&](const KernelChoice& choice) {
+      return choice.key.starts_with(std::string(to_string(kind)) + ": ") &&
+             choice.implementation == implementation;
+    });
+    return found == choices.end() ? nullptr : &*found;
+  }
+
+  const Graph graph_ = build_network("resnet50", {64, 10});
+  ProgramOptions options_;
+  std::vector<KernelChoice> known_;
+  StreamHandle stream_;
+  CudnnHandle cudnn_;
+};
+
+TYPED_TEST_SUITE(Decide, HopperTypes);
+
+TYPED_TEST(Decide, NothingIsRefusedAndEachChoiceHasItsErrorOrAReason) {
+  int other = 0;
+  for (const KernelChoice& choice : this->decided()) {
+    EXPECT_NE(choice.implementation, refused_implementation) << choice.key;
+    if (choice.relative_error) {
+      EXPECT_GT(*choice.relative_error, 0) << choice.key;
+      EXPECT_LT(*choice.relative_error, 0.05) << choice.key;
+    } else {
+      EXPECT_NE(choice.relative_error.reason, "") << choice.key;
+    }
+    const bool is_decision = choice.key.find(": ") != std::string::npos;
+    other += is_decision && choice.implementation != apart_implementation ? 1 : 0;
+  }
+  EXPECT_GT(other, 0);
+}
+
+// A kernel that drops the partial sums of one of its blocks: of the rows that one multiprocessor
+// takes.
+template <class T>
+void drop_block_of_sums(Kernel& kernel, int multiprocessors) {
+  const Tensor *y = kernel.convolution->y, *sums = kernel.convolution->sums;
+  const auto channels = static_cast<int64_t>(kernel.convolution->problem.shape.output_channels);
+  kernel.launch = [=, launch = kernel.launch](cudaStream_t stream) {
+    launch(stream);
+    NM_CALL(cudaStreamSynchronize(stream));
+    const int64_t rows = y->bytes / static_cast<int64_t>(sizeof(T)) / channels;
+    std::vector<T> values(rows / multiprocessors * channels);
+    std::vector<float> total(2 * channels);
+    NM_CALL(cudaMemcpy(values.data(), y->data, values.size() * sizeof(T), cudaMemcpyDeviceToHost));
+    NM_CALL(cudaMemcpy(total.data(), sums->data, sums->bytes, cudaMemcpyDeviceToHost));
+    for (size_t i = 0; i < values.size(); ++i) {
+      const float value = as_float(values[i]);
+      total[i % channels] -= value;
+      total[channels + i % channels] -= value * value;
+    }
+    NM_CALL(cudaMemcpy(sums->data, total.data(), sums->bytes, cudaMemcpyHostToDevice));
+  };
+}
+
+TYPED_TEST(Decide, AWrongSumIsRefused) {
+  bool planted = false;
+  const auto refused =
+      this->decided([&](const Decision& decision, const std::string&, Trial& trial) {
+        if (decision.kind != DecisionKind::sweep) return;
+        for (Kernel& kernel : trial.kernels(Pass::forward)) {
+          if (!kernel.convolution || kernel.convolution->sums == nullptr) continue;
+          drop_block_of_sums<TypeParam>(kernel, this->multiprocessors_);
+          planted = true;
+        }
+      });
+  if (!planted) GTEST_SKIP() << "cuDNN has no convolution with sums in this type";
+  ASSERT_NE(this->choice_of(refused, DecisionKind::sweep, refused_implementation), nullptr);
+  EXPECT_EQ(this->choice_of(refused, DecisionKind::sweep, cudnn_implementation), nullptr);
+}
+
+// Second moments of one block's rows less: in the sums of z z' - n m m' of 64 inputs.
+TYPED_TEST(Decide, AWrongSecondMomentIsRefused) {
+  const auto refused = this->decided([&](const Decision& decision, const std::string&,
+                                         Trial& trial) {
+    if (decision.kind != DecisionKind::moments) return;
+    for (Kernel& kernel : trial.kernels(Pass::forward)) {
+      if (kernel.implementation != "own sweep with second moments") continue;
+      const Tensor* central = *std::ranges::max_element(
+          kernel.operands.end() - 3, kernel.operands.end() - 1, {}, &Tensor::bytes);
+      kernel.launch = [=, this, launch = kernel.launch](cudaStream_t stream) {
+        launch(stream);
+        NM_CALL(cudaStreamSynchronize(stream));
+        std::vector<float> values(central->bytes / sizeof(float));
+        NM_CALL(cudaMemcpy(values.data(), central->data, central->bytes, cudaMemcpyDeviceToHost));
+        for (float& value : values) {
+          value *= 1 - 1 / static_cast<float>(this->multiprocessors_);
+        }
+        NM_CALL(cudaMemcpy(central->data, values.data(), central->bytes, cudaMemcpyHostToDevice));
+      };
+    }
+  });
+  ASSERT_NE(this->choice_of(refused, DecisionKind::moments, refused_implementation), nullptr);
+  for (const char* const other : {own_implementation, cudnn_implementation}) {
+    EXPECT_EQ(this->choice_of(refused, DecisionKind::moments, other), nullptr) << other;
+  }
+}
+
+TYPED_TEST(Decide, KnownDecisionsAreTakenOver) {
+  this->known_ = this->decided();
+  bool tried = false;
+  const auto again =
+      this->decided([&](const Decision&, const std::string&, Trial&) { tried = true; });
+  EXPECT_FALSE(tried);
+  EXPECT_EQ(again, this->known_);
+}
+
+// What a capture has begun it ends, whatever throws meanwhile.
+TYPED_TEST(Decide, AFailedCaptureLeavesTheStreamAsItWas) {
+  cudaStream_t stream = this->stream_.get();
+  EXPECT_THROW(captured(stream, [] { throw std::runtime_error("no"); }), CaptureRefused);
+  EXPECT_THROW(captured(stream, [] { throw std::logic_error("no"); }), std::logic_error);
+  EXPECT_THROW(captured(stream, [&] { NM_CALL(cudaStreamSynchronize(stream)); }), CaptureRefused);
+  cudaStreamCaptureStatus status{};
+  NM_CALL(cudaStreamIsCapturing(stream, &status));
+  EXPECT_EQ(status, cudaStreamCaptureStatusNone);
+  const DeviceMemory memory = allocate_device(16);
+  EXPECT_NO_THROW(captured(stream, [&] { NM_CALL(cudaMemsetAsync(memory.get(), 0, 16, stream)); }));
+}
+
+}  // namespace
+}  // namespace nearmetal::cuda
