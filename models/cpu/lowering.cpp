@@ -6,6 +6,9 @@
 #include <stdexcept>
 #include <utility>
 
+#include "models/cpu/loops.h"
+#include "models/cpu/lowering_images.h"
+#include "models/cpu/lowering_tokens.h"
 #include "models/memory_plan.h"
 
 namespace nearmetal::cpu {
@@ -47,28 +50,64 @@ std::function<void()> timed(StepState& state, double PipelineSeconds::*kind,
   };
 }
 
+// How a kind of node is lowered: forward, and backward where a reader left a gradient at its
+// output. Null: there is nothing to do, or Lowering knows more.
+struct Rule {
+  OpKind op;
+  void (*forward)(Lowering& to, int i) = nullptr;
+  void (*backward)(Lowering& to, int i, Tensor* dy) = nullptr;
+  bool fp32_alone = false;
+};
+
+const Rule& rule_of(OpKind op) {
+  static constexpr std::array rules = {
+      Rule{OpKind::input},
+      Rule{OpKind::token_ids},  // no tensor: they lie in the state
+      Rule{OpKind::embedding, forward_embedding, backward_embedding, true},
+      Rule{OpKind::conv, forward_convolution, backward_convolution},
+      Rule{OpKind::batch_norm, forward_norm, backward_norm},
+      Rule{OpKind::layer_norm, forward_layer_norm, backward_layer_norm, true},
+      Rule{OpKind::relu, forward_relu},
+      Rule{OpKind::gelu, forward_gelu, backward_gelu, true},
+      Rule{OpKind::add, forward_add, backward_add},
+      Rule{OpKind::token_linear, forward_linear, backward_linear, true},
+      Rule{OpKind::attention, forward_attention, backward_attention, true},
+      Rule{OpKind::class_token, forward_class_token, backward_class_token, true},
+      Rule{OpKind::positions, forward_positions, backward_positions, true},
+      Rule{OpKind::select_token, forward_select_token, backward_select_token, true},
+      Rule{OpKind::max_pool, forward_pool, backward_pool},
+      Rule{OpKind::global_average_pool, forward_pool, backward_pool},
+      Rule{OpKind::linear, forward_linear, backward_linear},
+      Rule{OpKind::softmax_cross_entropy, forward_loss},  // with its gradient
+      Rule{OpKind::span_loss, forward_span_loss, nullptr, true},
+      Rule{OpKind::boundary},  // of a stage
+  };
+  static_assert(rules.size() == names_of(OpKind{}).size());
+  return *std::ranges::find(rules, op, &Rule::op);
+}
+
 }  // namespace
 
 Lowering::Lowering(const Graph& graph, const ProgramOptions& options, const dnnl::engine& engine,
                    StepState& state)
-    : graph_(graph),
-      options_(options),
-      engine_(engine),
-      state_(state),
-      type_(data_type(options.precision)) {
-  attributes_.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  step_.slices.resize(graph.parameters().size());
+    : graph(graph),
+      options(options),
+      engine(engine),
+      state(state),
+      type(data_type(options.precision)) {
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  step.slices.resize(graph.parameters().size());
 }
 
 LoweredStep Lowering::run() {
-  const PipelinePlace& place = options_.pipeline;
-  const int64_t micro_batches = place.is_pipelined() ? options_.micro_batches : 1;
+  const PipelinePlace& place = options.pipeline;
+  const int64_t micro_batches = place.is_pipelined() ? options.micro_batches : 1;
   std::vector<StageTask> tasks =
       stage_tasks(place.schedule, place.stages, static_cast<int>(micro_batches), place.stage);
-  if (options_.forward_only) {
+  if (options.forward_only) {
     std::erase_if(tasks, [](const StageTask& task) { return task.pass == Pass::backward; });
   }
-  const size_t nodes = graph_.nodes().size();
+  const size_t nodes = graph.nodes().size();
   kept_.assign(micro_batches, {std::vector<Tensor*>(nodes),
                                std::vector<Tensor*>(nodes),
                                std::vector<std::vector<Tensor*>>(nodes),
@@ -77,87 +116,60 @@ LoweredStep Lowering::run() {
   for (size_t i = 0; i < tasks.size(); ++i) lower_task(tasks, i);
   place_parameters();
   place_step();
-  return std::move(step_);
+  return std::move(step);
 }
 
 void Lowering::lower_task(const std::vector<StageTask>& tasks, size_t index) {
   const StageTask& task = tasks[index];
-  const size_t begin = step_.operations.size();
-  micro_batch_ = task.micro_batch;
-  std::swap(tensors_, kept_[micro_batch_]);
-  if (options_.pipeline.is_pipelined()) begin_stage_task(tasks, index);
-  const int count = static_cast<int>(graph_.nodes().size());
+  const size_t begin = step.operations.size();
+  micro_batch = task.micro_batch;
+  std::swap(tensors, kept_[micro_batch]);
+  if (options.pipeline.is_pipelined()) begin_stage_task(tasks, index);
+  const int count = static_cast<int>(graph.nodes().size());
   if (task.pass == Pass::forward) {
     for (int i = 0; i < count; ++i) walk(i, Pass::forward);
-    update_statistics();
+    update_statistics(*this);
   } else {
     for (int i = count - 1; i >= 0; --i) walk(i, Pass::backward);
   }
-  if (options_.pipeline.is_pipelined()) end_stage_task(tasks, index);
-  Tensor* images = task.pass == Pass::forward && !graph_.receives() ? tensors_.values[0] : nullptr;
-  step_.tasks.push_back({task, begin, step_.operations.size(), images});
-  if (step_.images == nullptr) step_.images = images;
-  std::swap(tensors_, kept_[micro_batch_]);
+  if (options.pipeline.is_pipelined()) end_stage_task(tasks, index);
+  Tensor* images = task.pass == Pass::forward && !graph.receives() ? tensors.values[0] : nullptr;
+  step.tasks.push_back({task, begin, step.operations.size(), images});
+  if (step.images == nullptr) step.images = images;
+  std::swap(tensors, kept_[micro_batch]);
 }
 
 void Lowering::walk(int node, Pass pass) {
   try {
     pass == Pass::forward ? forward(node) : backward(node);
   } catch (const dnnl::error& error) {  // no std::runtime_error, and names no layer
-    throw std::runtime_error("oneDNN cannot compute " + graph_.node(node).name + " in " +
-                             to_string(options_.precision) + ": " + error.what());
+    throw std::runtime_error("oneDNN cannot compute " + graph.node(node).name + " in " +
+                             to_string(options.precision) + ": " + error.what());
   }
-}
-
-const Lowering::Rule& Lowering::rule_of(OpKind op) {
-  using L = Lowering;
-  static constexpr std::array rules = {
-      Rule{OpKind::input},
-      Rule{OpKind::token_ids},  // no tensor: they lie in the state
-      Rule{OpKind::embedding, &L::forward_embedding, &L::backward_embedding, true},
-      Rule{OpKind::conv, &L::forward_convolution, &L::backward_convolution},
-      Rule{OpKind::batch_norm, &L::forward_norm, &L::backward_norm},
-      Rule{OpKind::layer_norm, &L::forward_layer_norm, &L::backward_layer_norm, true},
-      Rule{OpKind::relu, &L::forward_relu},
-      Rule{OpKind::gelu, &L::forward_gelu, &L::backward_gelu, true},
-      Rule{OpKind::add, &L::forward_add, &L::backward_add},
-      Rule{OpKind::token_linear, &L::forward_linear, &L::backward_linear, true},
-      Rule{OpKind::attention, &L::forward_attention, &L::backward_attention, true},
-      Rule{OpKind::class_token, &L::forward_class_token, &L::backward_class_token, true},
-      Rule{OpKind::positions, &L::forward_positions, &L::backward_positions, true},
-      Rule{OpKind::select_token, &L::forward_select_token, &L::backward_select_token, true},
-      Rule{OpKind::max_pool, &L::forward_pool, &L::backward_pool},
-      Rule{OpKind::global_average_pool, &L::forward_pool, &L::backward_pool},
-      Rule{OpKind::linear, &L::forward_linear, &L::backward_linear},
-      Rule{OpKind::softmax_cross_entropy, &L::forward_loss},  // with its gradient
-      Rule{OpKind::span_loss, &L::forward_span_loss, nullptr, true},
-      Rule{OpKind::boundary, &L::forward_boundary},
-  };
-  static_assert(rules.size() == names_of(OpKind{}).size());
-  return *std::ranges::find(rules, op, &Rule::op);
 }
 
 void Lowering::forward(int i) {
-  const Rule& rule = rule_of(graph_.node(i).op);
-  if (rule.fp32_alone && options_.precision != Precision::fp32) {
-    throw std::invalid_argument("the CPU backend computes '" + graph_.node(i).name +
-                                "' in fp32 alone, not in " + to_string(options_.precision) +
+  const Rule& rule = rule_of(graph.node(i).op);
+  if (rule.fp32_alone && options.precision != Precision::fp32) {
+    throw std::invalid_argument("the CPU backend computes '" + graph.node(i).name +
+                                "' in fp32 alone, not in " + to_string(options.precision) +
                                 ": use fp32");
   }
-  if (rule.forward != nullptr) (this->*rule.forward)(i);
+  if (rule.op == OpKind::boundary) return forward_boundary(i);
+  if (rule.forward != nullptr) rule.forward(*this, i);
 }
 
 void Lowering::backward(int i) {
-  const Rule& rule = rule_of(graph_.node(i).op);
+  const Rule& rule = rule_of(graph.node(i).op);
   if (rule.op == OpKind::boundary) return backward_boundary(i);
-  if (rule.op == OpKind::relu) return backward_relu(i);
+  if (rule.op == OpKind::relu) return backward_relu(*this, i);
   if (rule.backward == nullptr) return;
-  if (Tensor* dy = gradient_of(i)) (this->*rule.backward)(i, dy);
+  if (Tensor* dy = gradient_of(i)) rule.backward(*this, i, dy);
 }
 
 Tensor* Lowering::tensor(const Desc& desc, Region region, int64_t offset_bytes) {
-  return &step_.tensors.emplace_back(
-      Tensor{dnnl::memory(desc, engine_, DNNL_MEMORY_NONE), region, offset_bytes});
+  return &step.tensors.emplace_back(
+      Tensor{dnnl::memory(desc, engine, DNNL_MEMORY_NONE), region, offset_bytes});
 }
 
 Tensor* Lowering::view(Tensor* whole, const Desc& desc, int64_t offset_bytes) {
@@ -166,13 +178,13 @@ Tensor* Lowering::view(Tensor* whole, const Desc& desc, int64_t offset_bytes) {
   return shown;
 }
 
-Lowering::Dims Lowering::dims(int node) const {
-  const Shape& shape = graph_.node(node).shape;
-  return {options_.batch_size, shape.channels, shape.height, shape.width};
+Dims Lowering::dims(int node) const {
+  const Shape& shape = graph.node(node).shape;
+  return {options.batch_size, shape.channels, shape.height, shape.width};
 }
 
 double Lowering::flops(int node) const {
-  return graph_.forward_flops(graph_.node(node)) * static_cast<double>(options_.batch_size);
+  return graph.forward_flops(graph.node(node)) * static_cast<double>(options.batch_size);
 }
 
 std::string Lowering::key(const std::string& what, int node) const {
@@ -180,14 +192,14 @@ std::string Lowering::key(const std::string& what, int node) const {
     return std::to_string(shape.channels) + "x" + std::to_string(shape.height) + "x" +
            std::to_string(shape.width);
   };
-  const Node& n = graph_.node(node);
-  std::string key = what + " n" + std::to_string(options_.batch_size) + " " +
-                    text(graph_.input_shape(n)) + " to " + text(n.shape);
+  const Node& n = graph.node(node);
+  std::string key = what + " n" + std::to_string(options.batch_size) + " " +
+                    text(graph.input_shape(n)) + " to " + text(n.shape);
   if (n.op == OpKind::conv || n.op == OpKind::max_pool) {
     key += " k" + std::to_string(n.window.kernel) + " s" + std::to_string(n.window.stride) + " p" +
            std::to_string(n.window.padding);
   }
-  return key + " " + to_string(options_.precision);
+  return key + " " + to_string(options.precision);
 }
 
 Operation& Lowering::emit(const std::string& name, Phase phase, const std::string& implementation,
@@ -195,12 +207,12 @@ Operation& Lowering::emit(const std::string& name, Phase phase, const std::strin
   std::erase(operands, nullptr);
   double bytes = 0;
   for (const Tensor* operand : operands) bytes += static_cast<double>(operand->bytes());
-  return step_.operations.emplace_back(Operation{.name = name,
-                                                 .phase = phase,
-                                                 .implementation = implementation,
-                                                 .bytes = bytes,
-                                                 .operands = std::move(operands),
-                                                 .run = std::move(run)});
+  return step.operations.emplace_back(Operation{.name = name,
+                                                .phase = phase,
+                                                .implementation = implementation,
+                                                .bytes = bytes,
+                                                .operands = std::move(operands),
+                                                .run = std::move(run)});
 }
 
 Tensor* Lowering::reordered(const std::string& name, Phase phase, Tensor* from,
@@ -212,48 +224,83 @@ Tensor* Lowering::reordered(const std::string& name, Phase phase, Tensor* from,
 }
 
 void Lowering::reorder_into(const std::string& name, Phase phase, Tensor* from, Tensor* to) {
-  const dnnl::reorder::primitive_desc desc(engine_, from->desc(), engine_, to->desc(), attributes_);
+  const dnnl::reorder::primitive_desc desc(engine, from->desc(), engine, to->desc(), attributes);
   emit<dnnl::reorder>(name + " reorder", phase, "", desc,
                       {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
 }
 
 void Lowering::define_parameter(int parameter, const Desc& desc) {
-  ParameterSlice& slice = step_.slices[parameter];
+  ParameterSlice& slice = step.slices[parameter];
   if (slice.value != nullptr) return;  // by the first micro-batch
   const Desc master = with_type(desc, dnnl::memory::data_type::f32);
   slice.value = tensor(master, Region::values);
-  if (!options_.forward_only) slice.gradient = tensor(master, Region::gradients);
+  if (!options.forward_only) slice.gradient = tensor(master, Region::gradients);
   if (desc != master) slice.copy = tensor(desc, Region::copies);
 }
 
 Tensor* Lowering::vector_operand(int parameter) {
-  define_parameter(parameter, vector(graph_.parameters()[parameter].size));
+  define_parameter(parameter, fp32_vector(graph.parameters()[parameter].size));
   return operand(parameter);
 }
 
-Tensor* Lowering::norm_scratch(const NormExtent& extent) {
-  return tensor(vector(norm_scratch_bytes(extent) / 4));
-}
-
 Tensor* Lowering::operand(int parameter) const {
-  const ParameterSlice& slice = step_.slices[parameter];
+  const ParameterSlice& slice = step.slices[parameter];
   return slice.copy != nullptr ? slice.copy : slice.value;
 }
 
 Tensor* Lowering::gradient_target(int parameter, const Desc& desc) {
-  Tensor* gradient = step_.slices[parameter].gradient;
-  return gradient->desc() == desc ? gradient : tensor(desc);
+  Tensor* stored = gradient(parameter);
+  return stored->desc() == desc ? stored : tensor(desc);
 }
 
 void Lowering::store_gradient(const std::string& name, int parameter, Tensor* gradient) {
-  Tensor* stored = step_.slices[parameter].gradient;
+  Tensor* stored = step.slices[parameter].gradient;
   if (gradient != stored) reorder_into(name, Phase::backward, gradient, stored);
+}
+
+Tensor* Lowering::value(int node) {
+  if (tensors.values[node] == nullptr) {
+    if (!graph.is(node, OpKind::input)) throw std::logic_error("a node reads a later one");
+    tensors.values[node] = tensor({dims(node), type, dnnl::memory::format_tag::nchw});
+  }
+  return tensors.values[node];
+}
+
+void Lowering::emit_sum(const std::string& name, Phase phase, Tensor* left, Tensor* right,
+                        bool relu, Tensor* out) {
+  const int64_t elements = out->bytes() / element_bytes(options.precision);
+  emit(name, phase, "own loop", {left, right, out}, [=, precision = options.precision] {
+    add(precision, left->data(), right->data(), relu, out->data(), elements);
+  });
+}
+
+void Lowering::add_gradient(int node, Tensor* gradient) {
+  tensors.gradients[node].push_back(
+      reordered(graph.node(node).name, Phase::backward, gradient, value(node)->desc()));
+}
+
+Tensor* Lowering::gradient_of(int node) {
+  std::vector<Tensor*>& parts = tensors.gradients[node];
+  while (parts.size() > 1) {
+    Tensor* left = parts[parts.size() - 2];
+    Tensor* right = parts.back();
+    Tensor* sum = tensor(left->desc());
+    emit_sum(graph.node(node).name + " gradients", Phase::backward, left, right, false, sum);
+    parts.pop_back();
+    parts.back() = sum;
+  }
+  return parts.empty() ? nullptr : parts.front();
+}
+
+Tensor* Lowering::loss_gradient(int logits, const Desc& desc) {
+  if (options.forward_only) return nullptr;
+  return tensors.gradients[logits].emplace_back(tensor(desc));
 }
 
 // Last layer first: the order in which the backward pass completes gradients.
 void Lowering::place_parameters() {
   int64_t elements = 0;
-  for (auto slice = step_.slices.rbegin(); slice != step_.slices.rend(); ++slice) {
+  for (auto slice = step.slices.rbegin(); slice != step.slices.rend(); ++slice) {
     const auto place = [&](Tensor* tensor, int64_t size) {
       if (tensor != nullptr) tensor->offset_bytes = elements * size;
     };
@@ -262,16 +309,16 @@ void Lowering::place_parameters() {
     place(slice->copy, 2);
     elements += round_up(slice->value->bytes(), slice_alignment) / 4;
   }
-  step_.bytes(Region::values) = 4 * elements;
-  step_.bytes(Region::gradients) = options_.forward_only ? 0 : 4 * elements;
-  step_.bytes(Region::copies) = type_ != dnnl::memory::data_type::f32 ? 2 * elements : 0;
+  step.bytes(Region::values) = 4 * elements;
+  step.bytes(Region::gradients) = options.forward_only ? 0 : 4 * elements;
+  step.bytes(Region::copies) = type != dnnl::memory::data_type::f32 ? 2 * elements : 0;
 }
 
 void Lowering::place_step() {
-  const int last = static_cast<int>(step_.operations.size()) - 1;
+  const int last = static_cast<int>(step.operations.size()) - 1;
   std::map<const Tensor*, BufferLife> found;
   for (int k = 0; k <= last; ++k) {
-    for (const Tensor* operand : step_.operations[k].operands) {
+    for (const Tensor* operand : step.operations[k].operands) {
       if (operand->whole != nullptr) operand = operand->whole;
       if (operand->region != Region::step) continue;
       BufferLife& life =
@@ -279,10 +326,10 @@ void Lowering::place_step() {
       life.last_use = k;
     }
   }
-  for (const LoweredTask& task : step_.tasks) {
+  for (const LoweredTask& task : step.tasks) {
     if (task.images == nullptr) continue;
     BufferLife& life = found[task.images];
-    if (step_.micro_batches() == 1) {
+    if (step.micro_batches() == 1) {
       life = {task.images->bytes(), 0, last};  // they stay from step to step
     } else {
       life.first_use = static_cast<int>(task.begin);  // where they are copied to
@@ -290,7 +337,7 @@ void Lowering::place_step() {
   }
   std::vector<BufferLife> lives;
   std::vector<Tensor*> placed;
-  for (Tensor& tensor : step_.tensors) {
+  for (Tensor& tensor : step.tensors) {
     const auto life = found.find(&tensor);
     if (life == found.end()) continue;
     placed.push_back(&tensor);
@@ -298,26 +345,26 @@ void Lowering::place_step() {
   }
   const MemoryPlan plan = plan_memory(lives);
   for (size_t i = 0; i < placed.size(); ++i) placed[i]->offset_bytes = plan.offsets[i];
-  step_.bytes(Region::step) = plan.total_bytes;
+  step.bytes(Region::step) = plan.total_bytes;
 }
 
 // Row by row, as both sides understand it, whatever layouts their kernels take. What a linear layer
 // leaves has two dimensions here.
 Tensor* Lowering::boundary_tensor(int boundary) {
   int source = boundary;
-  while (!graph_.node(source).inputs.empty() && !graph_.node(source).parameters.size() &&
-         graph_.node(source).op != OpKind::max_pool &&
-         graph_.node(source).op != OpKind::global_average_pool) {
-    source = graph_.node(source).inputs[0];
+  while (!graph.node(source).inputs.empty() && !graph.node(source).parameters.size() &&
+         graph.node(source).op != OpKind::max_pool &&
+         graph.node(source).op != OpKind::global_average_pool) {
+    source = graph.node(source).inputs[0];
   }
-  if (!graph_.is(source, OpKind::linear)) {
+  if (!graph.is(source, OpKind::linear)) {
     // Tokens as they lie: their features innermost.
-    const bool tokens = graph_.node(boundary).shape.width == 1;
-    return tensor({dims(boundary), type_,
+    const bool tokens = graph.node(boundary).shape.width == 1;
+    return tensor({dims(boundary), type,
                    tokens ? dnnl::memory::format_tag::nhwc : dnnl::memory::format_tag::nchw});
   }
-  const Dims rows{options_.batch_size, graph_.node(boundary).shape.channels};
-  return tensor({rows, type_, dnnl::memory::format_tag::nc});
+  const Dims rows{options.batch_size, graph.node(boundary).shape.channels};
+  return tensor({rows, type, dnnl::memory::format_tag::nc});
 }
 
 void Lowering::emit_transfer(Transfer transfer, const char* what, Tensor* data,
@@ -326,34 +373,34 @@ void Lowering::emit_transfer(Transfer transfer, const char* what, Tensor* data,
   double PipelineSeconds::*kind =
       is_receive(transfer) ? &PipelineSeconds::waiting : &PipelineSeconds::sending;
   emit(std::string(what) + " " + to_string(transfer), value ? Phase::forward : Phase::backward,
-       "transfer", {data}, timed(state_, kind, std::move(run)));
+       "transfer", {data}, timed(state, kind, std::move(run)));
 }
 
 void Lowering::start(Transfer transfer, int micro_batch, Tensor* data) {
   boundary(micro_batch, transfer) = data;
-  emit_transfer(transfer, "start", data, [=, bytes = data->bytes(), &state = state_] {
+  emit_transfer(transfer, "start", data, [=, bytes = data->bytes(), &state = state] {
     links_of(state).start(transfer, micro_batch, data->data(), bytes, nullptr);
   });
 }
 
 void Lowering::finish(Transfer transfer, int micro_batch, Tensor* data) {
   emit_transfer(transfer, "finish", data,
-                [=, &state = state_] { links_of(state).finish(transfer, micro_batch, nullptr); });
+                [=, &state = state] { links_of(state).finish(transfer, micro_batch, nullptr); });
 }
 
 // Does nothing for a task that reads what the stage itself leaves.
 void Lowering::start_receive(const StageTask& task) {
-  if (task.pass == Pass::forward && graph_.receives()) {
+  if (task.pass == Pass::forward && graph.receives()) {
     start(Transfer::receive_value, task.micro_batch, boundary_tensor(0));
-  } else if (task.pass == Pass::backward && graph_.sends()) {
-    const int last = static_cast<int>(graph_.nodes().size()) - 1;
+  } else if (task.pass == Pass::backward && graph.sends()) {
+    const int last = static_cast<int>(graph.nodes().size()) - 1;
     start(Transfer::receive_gradient, task.micro_batch, boundary_tensor(last));
   }
 }
 
 bool Lowering::receives_ahead(size_t index) const {
-  const PipelinePlace& place = options_.pipeline;
-  return may_receive_ahead(place.schedule, place.stages, static_cast<int>(options_.micro_batches),
+  const PipelinePlace& place = options.pipeline;
+  return may_receive_ahead(place.schedule, place.stages, static_cast<int>(options.micro_batches),
                            place.stage, index);
 }
 
@@ -364,7 +411,7 @@ void Lowering::begin_stage_task(const std::vector<StageTask>& tasks, size_t inde
   const int m = task.micro_batch;
   const bool forward = task.pass == Pass::forward;
   if (index == 0) {
-    emit("begin of the pipeline", Phase::forward, "mark", {}, [&state = state_] {
+    emit("begin of the pipeline", Phase::forward, "mark", {}, [&state = state] {
       state.stage.seconds = {};
       state.stage.begin_seconds = steady_seconds();
     });
@@ -372,11 +419,11 @@ void Lowering::begin_stage_task(const std::vector<StageTask>& tasks, size_t inde
   if (index == 0 || !receives_ahead(index - 1)) start_receive(task);
   const Transfer input = forward ? Transfer::receive_value : Transfer::receive_gradient;
   if (Tensor* received = boundary(m, input)) finish(input, m, received);
-  if (!forward && graph_.sends()) {
+  if (!forward && graph.sends()) {
     finish(Transfer::send_value, m, boundary(m, Transfer::send_value));
   }
   if (index + 1 < tasks.size() && receives_ahead(index)) start_receive(tasks[index + 1]);
-  emit("begin", Phase::forward, "mark", {}, [index, task, &state = state_] {
+  emit("begin", Phase::forward, "mark", {}, [index, task, &state = state] {
     const double now = steady_seconds();
     state.stage.marks[index] = {task, now, now};
   });
@@ -386,17 +433,17 @@ void Lowering::end_stage_task(const std::vector<StageTask>& tasks, size_t index)
   const StageTask& task = tasks[index];
   const bool forward = task.pass == Pass::forward;
   double PipelineSeconds::*kind = forward ? &PipelineSeconds::forward : &PipelineSeconds::backward;
-  emit("end", Phase::forward, "mark", {}, [index, kind, &state = state_] {
+  emit("end", Phase::forward, "mark", {}, [index, kind, &state = state] {
     TaskMark& mark = state.stage.marks[index];
     mark.end_seconds = steady_seconds();
     state.stage.seconds.*kind += mark.end_seconds - mark.begin_seconds;
   });
-  if (forward && graph_.sends()) {
-    start(Transfer::send_value, task.micro_batch, tensors_.values.back());
+  if (forward && graph.sends()) {
+    start(Transfer::send_value, task.micro_batch, tensors.values.back());
   }
-  if (!forward && graph_.receives()) {
+  if (!forward && graph.receives()) {
     finish_sent_gradient();
-    start(Transfer::send_gradient, task.micro_batch, tensors_.gradients.front().front());
+    start(Transfer::send_gradient, task.micro_batch, tensors.gradients.front().front());
     sent_gradient_ = task.micro_batch;
   }
   if (index + 1 == tasks.size()) finish_sent_gradient();
@@ -410,15 +457,15 @@ void Lowering::finish_sent_gradient() {
 }
 
 void Lowering::forward_boundary(int i) {
-  tensors_.values[i] = i == 0
-                           ? boundary(micro_batch_, Transfer::receive_value)
-                           : reordered(graph_.node(i).name, Phase::forward,
-                                       value(graph_.node(i).inputs[0]), boundary_tensor(i)->desc());
+  tensors.values[i] = i == 0
+                          ? boundary(micro_batch, Transfer::receive_value)
+                          : reordered(graph.node(i).name, Phase::forward,
+                                      value(graph.node(i).inputs[0]), boundary_tensor(i)->desc());
 }
 
 void Lowering::backward_boundary(int i) {
   if (i > 0) {
-    add_gradient(graph_.node(i).inputs[0], boundary(micro_batch_, Transfer::receive_gradient));
+    add_gradient(graph.node(i).inputs[0], boundary(micro_batch, Transfer::receive_gradient));
   } else {
     gradient_of(i);  // their sum is what is sent
   }
