@@ -7,35 +7,19 @@
 #include <vector>
 
 #include "bench/cli/command_line.h"
+#include "comm/layout/layout.h"
 #include "models/gpu_share.h"
 #include "reports/document/settings.h"
 #include "reports/document/types.h"
 
 namespace nearmetal {
 
-/// The rate that a network interface, or an RDMA port, must have.
-struct ExpectedLink {
-  std::string text;                      // as given: "10G,10.0.0.0/24"
-  int64_t bits_per_second = 0;           // exactly
-  std::optional<std::string> network{};  // the network of its address; none: of any
-};
-
-/// The facts that each rank must find, or the job ends before it trains.
-struct Expected {
-  std::optional<std::string> gpu{};   // part of its name
-  std::optional<std::string> uuid{};  // of the GPU, or of the MIG device
-  std::optional<std::string> mig{};   // profile of the MIG device
-  std::optional<std::string> vgpu{};  // profile of the vGPU
-  std::optional<MachineKind> environment{};
-  std::optional<ExpectedLink> link{};
-};
-
 /// RATE[,NETWORK]. Throws std::invalid_argument for another text.
-ExpectedLink expected_link(const std::string& text);
+LinkClaim expected_link(const std::string& text);
 
 /// The configuration is as typed: what depends on the device is still open.
 struct RunRequest : Workload {
-  Expected expected;
+  Expectation expected;
   bool emulated = false;                // this run is part of what emulates several machines
   bool conducted = false;               // by the sweep that started this process
   bool no_report = false;               // the table alone

@@ -291,13 +291,7 @@ ExitCode run_repeats(const RunForm& form, const Context& context) {
   }
   const auto [device, why] = choose_device(config.device);
   LayoutFile file = layout_of_process(device, form.request.arm);
-  const Expected& expected = form.request.expected;
-  Expectation& expect = file.layouts[0].expect;
-  expect.environment = expected.environment;
-  expect.gpu = expected.gpu;
-  expect.uuid = expected.uuid;
-  expect.mig_profile = expected.mig;
-  expect.vgpu_profile = expected.vgpu;
+  file.layouts[0].expect = form.request.expected;
   SweepForm sweep;
   sweep.resume = form.resume;
   sweep.output = config.output;

@@ -18,6 +18,6 @@ int64_t ranks_on_same_cpus(std::span<const Report> ranks, int rank);
 
 /// Throws NotAsExpected with the option and what is there instead. `gpu`: that of the rank, null on
 /// CPUs.
-void require_expected(const Expected& expected, const Environment& environment, const Gpu* gpu);
+void require_expected(const Expectation& expected, const Environment& environment, const Gpu* gpu);
 
 }  // namespace nearmetal

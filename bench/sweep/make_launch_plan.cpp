@@ -166,6 +166,8 @@ std::vector<Layout> asked_layouts(const PlanRequest& request, const LayoutFile& 
                                                        : file.layouts;
   for (Layout& layout : layouts) {
     if (request.mig_config) layout.expect.mig_config = request.mig_config;
+    std::optional<LinkClaim>& link = layout.expect.link;
+    if (link && !link->network) link->network = file.launcher.network;
   }
   return fill_in_instances(std::move(layouts), hosts);
 }

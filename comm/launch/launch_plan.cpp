@@ -141,18 +141,15 @@ int64_t sharing_jobs_of(const Placement& placement) {
 
 // The checks of ranks: what the layout expects, and what its hosts are claimed to be.
 void append_checks(std::vector<std::string>& arguments, const Workload& workload,
-                   const Expectation& expect, const Launcher& launcher) {
+                   const Expectation& expect) {
   if (expect.gpu) arguments.push_back("--expect-gpu=" + *expect.gpu);
   if (expect.environment) {
     arguments.push_back(std::string("--expect-environment=") + to_string(*expect.environment));
   }
   if (expect.uuid) arguments.push_back("--expect-uuid=" + *expect.uuid);
-  if (expect.mig_profile) arguments.push_back("--expect-mig=" + *expect.mig_profile);
-  if (expect.vgpu_profile) arguments.push_back("--expect-vgpu=" + *expect.vgpu_profile);
-  if (expect.link) {
-    arguments.push_back("--expect-link=" + expect.link->rate +
-                        (launcher.network ? "," + *launcher.network : ""));
-  }
+  if (expect.mig) arguments.push_back("--expect-mig=" + *expect.mig);
+  if (expect.vgpu) arguments.push_back("--expect-vgpu=" + *expect.vgpu);
+  if (expect.link) arguments.push_back("--expect-link=" + text_of(*expect.link));
   const std::optional<MachineKind>& claim = workload.config.environment;
   if (claim && !workload.is_given("environment")) {
     arguments.push_back(std::string("--environment=") + to_string(*claim));
@@ -183,7 +180,7 @@ std::vector<std::string> arguments_of(const LaunchPlan& plan, size_t layout, siz
     arguments = {"stress", to_string(*job.stress), device, "--conducted"};
   } else {
     arguments = run_arguments(workload);
-    append_checks(arguments, workload, plan.file.layouts.at(layout).expect, plan.file.launcher);
+    append_checks(arguments, workload, plan.file.layouts.at(layout).expect);
     arguments.emplace_back(plan.conducted ? "--conducted" : "--json");
     if (!plan.conducted) append_arm(arguments, plan, layout, index);
     if (placement.kind == Kind::emulated) arguments.emplace_back("--emulated");

@@ -320,6 +320,10 @@ std::optional<int64_t> bits_per_second_of(const std::string& rate) {
   return bits > 0 ? std::optional(bits) : std::nullopt;
 }
 
+std::string text_of(const LinkClaim& link) {
+  return link.rate + (link.network ? "," + *link.network : "");
+}
+
 bool is_network(const std::string& text) {
   static const Pattern form(R"(([0-9.]{7,15})/([0-9]|[12][0-9]|3[0-2]))");
   if (text.size() > 18) return false;

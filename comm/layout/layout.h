@@ -113,23 +113,27 @@ struct Grid {
 
 /// The rate that the network of ranks on several hosts must have: read, never set.
 struct LinkClaim {
-  std::string rate;  // in bits per second: "10G"
+  std::string rate;                      // in bits per second, exactly: "10G"
+  std::optional<std::string> network{};  // of its address; else any. Not in the file
 };
+
+/// "10G,10.0.0.0/24"
+std::string text_of(const LinkClaim& link);
 
 /// The bits per second of "100M", "2.5G" or "1.6T"; none: the text is no such rate.
 std::optional<int64_t> bits_per_second_of(const std::string& rate);
 
 /// The facts that every rank must find, or the run fails.
 struct Expectation {
-  std::optional<MachineKind> environment;
-  std::optional<std::string> gpu;           // part of its name
-  std::optional<int64_t> world_size;        // of each job
+  std::optional<MachineKind> environment{};
+  std::optional<std::string> gpu{};         // part of its name
+  std::optional<int64_t> world_size{};      // of each job
   std::optional<std::string> mig_config{};  // FILE or FILE#LABEL of mig-parted, of all GPUs
   std::optional<LinkClaim> link{};
   // Not in the file:
-  std::optional<std::string> uuid{};          // of the GPU, or of the MIG device
-  std::optional<std::string> mig_profile{};   // of the MIG device
-  std::optional<std::string> vgpu_profile{};  // of the vGPU
+  std::optional<std::string> uuid{};  // of the GPU, or of the MIG device
+  std::optional<std::string> mig{};   // profile of the MIG device
+  std::optional<std::string> vgpu{};  // profile of the vGPU
 };
 
 /// Jobs that run at once (or share in turn), independent of each other.
