@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "base/atomic_file.h"
 #include "base/pattern.h"
 #include "base/text_table.h"
 #include "bench/cli/output.h"

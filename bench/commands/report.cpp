@@ -11,7 +11,6 @@
 
 #include "base/atomic_file.h"
 #include "base/errors.h"
-#include "base/text.h"
 #include "base/text_table.h"
 #include "bench/cli/output.h"
 #include "bench/commands/compare.h"

@@ -20,7 +20,6 @@
 #include "bench/environment/gpu.h"
 #include "bench/environment/system_files.h"
 #include "bench/monitor/monitor_sources.h"
-#include "bench/run/defaults.h"
 #include "bench/run/prepare_device.h"
 #include "bench/run/rank_facts.h"
 #include "bench/sweep/hosts_found.h"

@@ -7,13 +7,9 @@
 #include <vector>
 
 #include "base/errors.h"
-#include "base/sha256.h"
 #include "base/text.h"
-#include "bench/cli/process.h"
 #include "bench/environment/environment.h"
-#include "models/program.h"
 #include "reports/json/json.h"
-#include "reports/json/report_files.h"
 
 namespace nearmetal {
 namespace {

@@ -230,7 +230,7 @@ void require_equal_shares(const Layout& layout, const Placement& placement) {
 // The workloads with the place of their plans in a report that was asked for.
 LayoutWorkloads with_plans(LayoutWorkloads workloads, const Layout& layout,
                            const Placement& placement) {
-  RunConfig& config = workloads.common.config;
+  RunConfig& config = workloads.config;
   if (!config.plans) return workloads;
   if (!workloads.of_jobs.empty()) {
     throw std::invalid_argument(layout.source + ": --plans holds for one workload, and its jobs " +
@@ -279,10 +279,7 @@ LaunchPlan place_layouts(const LayoutFile& file, const PlanRequest& request,
     if (!script && layout.executable) {
       plan.executables.emplace(index, find_executable(*layout.executable, layout.source));
     }
-    for (const auto& [job, workload] : workloads.of_jobs) {
-      plan.job_workloads.emplace(std::pair(index, job), workload);
-    }
-    plan.workloads.push_back(workloads.common);
+    plan.workloads.push_back(workloads);
     plan.placements.push_back(placement);
     plan.file.layouts.push_back(layout);
   }

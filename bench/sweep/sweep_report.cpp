@@ -9,17 +9,12 @@
 #include "bench/run/rank_exchange.h"
 #include "bench/run/rank_report.h"
 #include "bench/sweep/sweep_runs.h"
-#include "models/networks/registry.h"
 #include "reports/compare/run_set.h"
 #include "reports/compare/scaling.h"
-#include "reports/compare/work_text.h"
 #include "reports/document/metric.h"
-#include "reports/formats/headline.h"
 #include "reports/formats/report_text.h"
-#include "reports/formats/run_tables.h"
 #include "reports/json/json.h"
 #include "reports/merge/merge.h"
-#include "reports/statistics/inference.h"
 
 namespace nearmetal {
 namespace {
@@ -68,12 +63,13 @@ std::optional<ArmShare> share_of(const Placement& placement) {
 // The workload of each job where they have their own; of jobs that have run, as they did.
 std::vector<RunConfig> workloads_of(const LaunchPlan& plan, size_t layout,
                                     const std::vector<Report>& reports) {
-  if (!has_own_workloads(plan, layout)) return {};
+  const LayoutWorkloads& planned = plan.workloads.at(layout);
+  if (planned.of_jobs.empty()) return {};
   std::vector<RunConfig> workloads;
   for (const size_t job : plan.placements.at(layout).training_jobs()) {
     const size_t next = workloads.size();
     workloads.push_back(next < reports.size() ? reports[next].invocation.config
-                                              : workload_of(plan, layout, job).config);
+                                              : planned.of(job).config);
   }
   return workloads;
 }
@@ -190,7 +186,7 @@ Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutco
   Report report;
   const std::vector<size_t> jobs = placement.training_jobs();
   const std::vector<RunConfig> workloads = workloads_of(plan, layout, outcome.reports);
-  report.invocation.config = workload_of(plan, layout, jobs.front()).config;
+  report.invocation.config = plan.workloads.at(layout).of(jobs.front()).config;
   Run run = run_without_report(plan, layout, report.invocation.config);
   if (outcome.reports.size() == jobs.size()) {
     report.tool = outcome.reports[0].tool;

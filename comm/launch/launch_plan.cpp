@@ -173,7 +173,7 @@ void append_arm(std::vector<std::string>& arguments, const LaunchPlan& plan, siz
 std::vector<std::string> arguments_of(const LaunchPlan& plan, size_t layout, size_t index) {
   const Placement& placement = plan.placements.at(layout);
   const PlacedJob& job = placement.jobs.at(index);
-  const Workload& workload = workload_of(plan, layout, index);
+  const Workload& workload = plan.workloads.at(layout).of(index);
   std::vector<std::string> arguments;
   if (job.stress) {
     const char* device = placement.on_gpus() ? "--device=cuda" : "--device=cpu";
@@ -234,16 +234,6 @@ std::vector<const PlacedRank*> ranks_of(const Placement& placement) {
 std::optional<Executable> executable_of(const LaunchPlan& plan, size_t layout) {
   const auto found = plan.executables.find(layout);
   return found == plan.executables.end() ? std::nullopt : std::optional(found->second);
-}
-
-const Workload& workload_of(const LaunchPlan& plan, size_t layout, size_t job) {
-  const auto own = plan.job_workloads.find({layout, job});
-  return own == plan.job_workloads.end() ? plan.workloads.at(layout) : own->second;
-}
-
-bool has_own_workloads(const LaunchPlan& plan, size_t layout) {
-  return std::ranges::any_of(plan.job_workloads,
-                             [&](const auto& own) { return own.first.first == layout; });
 }
 
 bool starts_plainly(const LaunchPlan& plan, const Placement& placement) {

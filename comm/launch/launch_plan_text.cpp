@@ -15,7 +15,6 @@
 #include "reports/json/json_text.h"
 #include "reports/json/report_fields.h"
 #include "reports/json/schema_writer.h"
-#include "reports/sharing/fractions.h"
 
 namespace nearmetal {
 namespace {
@@ -50,7 +49,7 @@ std::string own_workload(const LaunchPlan& plan, size_t layout, size_t job) {
         const std::string name = layout_name_of(setting), text = text_of(setting, value);
         if (jobs[job].workload.texts.contains(name) && !text.empty()) settings[name] = text;
       },
-      workload_of(plan, layout, job).config);
+      plan.workloads.at(layout).of(job).config);
   std::vector<std::string> texts;
   for (const auto& [name, text] : settings) texts.push_back(name + " " + text);
   return joined(texts);
@@ -63,7 +62,7 @@ bool has_own_workload(const Layout& layout) {
 
 bool has_stages(const LaunchPlan& plan, size_t layout) {
   for (size_t job = 0; job < plan.placements[layout].jobs.size(); ++job) {
-    if (workload_of(plan, layout, job).config.pipeline > 1) return true;
+    if (plan.workloads.at(layout).of(job).config.pipeline > 1) return true;
   }
   return false;
 }
@@ -101,7 +100,7 @@ TextTable table_of(const LaunchPlan& plan, size_t layout) {
       if (emulated) row.push_back(std::to_string(*rank.vm));
       row.push_back(gpu_text(rank));
       row.push_back(rank.cpus.empty() ? "all" : rank.cpus);
-      if (staged) add_stage(workload_of(plan, layout, job).config, rank.rank, row);
+      if (staged) add_stage(plan.workloads.at(layout).of(job).config, rank.rank, row);
       if (own) row.push_back(own_workload(plan, layout, job));
       table.rows.push_back(row);
     }

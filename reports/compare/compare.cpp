@@ -6,9 +6,7 @@
 #include <cstring>
 #include <map>
 #include <set>
-#include <stdexcept>
 #include <string>
-#include <string_view>
 #include <tuple>
 
 #include "base/text.h"

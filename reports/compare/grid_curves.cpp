@@ -6,7 +6,6 @@
 #include <set>
 
 #include "base/text.h"
-#include "reports/compare/compare.h"
 #include "reports/compare/comparison_row.h"
 #include "reports/statistics/statistics.h"
 

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/text.h"
 #include "reports/json/report_files.h"
 
 namespace nearmetal {

@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "base/text.h"
-#include "reports/document/metric.h"
 #include "reports/document/warning_text.h"
 
 namespace nearmetal {

@@ -12,7 +12,6 @@
 #include "reports/compare/work_text.h"
 #include "reports/document/metric.h"
 #include "reports/document/warning_text.h"
-#include "reports/sharing/fractions.h"
 
 namespace nearmetal {
 namespace {

@@ -1,14 +1,9 @@
 #include "reports/sharing/fraction_tables.h"
 
-#include <algorithm>
 #include <map>
 #include <utility>
 
 #include "base/text.h"
-#include "reports/compare/comparison_row.h"
-#include "reports/compare/work_text.h"
-#include "reports/document/metric.h"
-#include "reports/sharing/arm_figures.h"
 #include "reports/sharing/fractions.h"
 
 namespace nearmetal {

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/text.h"
-#include "reports/compare/compare.h"
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/grid_curves.h"
 #include "reports/compare/work_text.h"
