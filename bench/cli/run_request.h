@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "bench/cli/command_line.h"
 #include "comm/layout/layout.h"

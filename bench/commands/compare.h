@@ -3,7 +3,6 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "base/errors.h"
 #include "bench/cli/command_line.h"

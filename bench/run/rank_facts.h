@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "bench/cli/run_request.h"
+#include "comm/layout/layout.h"
 #include "reports/document/types.h"
 
 namespace nearmetal {

@@ -11,7 +11,6 @@
 #include "reports/compare/run_set.h"
 #include "reports/document/metric.h"
 #include "reports/document/special_members.h"
-#include "reports/document/types.h"
 #include "reports/statistics/inference.h"
 
 namespace nearmetal {

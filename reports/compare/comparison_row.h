@@ -1,13 +1,11 @@
 // One row of a comparison: the runs of two arms, by one metric.
 #pragma once
 
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "reports/compare/compare.h"
 #include "reports/compare/run_notes.h"
-#include "reports/statistics/sessions.h"
 
 namespace nearmetal {
 

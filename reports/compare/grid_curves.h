@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "reports/compare/run_set.h"
-#include "reports/statistics/inference.h"
 
 namespace nearmetal {
 

@@ -7,7 +7,6 @@
 
 #include "reports/compare/run_set.h"
 #include "reports/document/run_config.h"
-#include "reports/statistics/inference.h"
 
 namespace nearmetal {
 

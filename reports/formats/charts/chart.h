@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "base/text_table.h"
 #include "reports/document/types.h"
-#include "reports/statistics/inference.h"
 
 namespace nearmetal {
 
