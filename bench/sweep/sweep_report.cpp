@@ -90,8 +90,8 @@ std::pair<Run, std::vector<Environment>> merged(const Placement& placement,
 ArmSpeedup speedup_of(const ScalingPoint& point) {
   ArmSpeedup found{.against = point.reference,
                    .ranks = point.ranks,
-                   .speedup = point.speedup,
-                   .efficiency = point.efficiency};
+                   .speedup = point.speedup.value,
+                   .efficiency = point.efficiency.value};
   const auto fill = [](const Maybe<Interval>& interval, Maybe<double>& lower,
                        Maybe<double>& upper) {
     lower = upper = Unknown{interval.reason};
@@ -99,8 +99,8 @@ ArmSpeedup speedup_of(const ScalingPoint& point) {
     lower = interval->lower;
     upper = interval->upper;
   };
-  fill(point.speedup_interval, found.speedup_lower, found.speedup_upper);
-  fill(point.efficiency_interval, found.efficiency_lower, found.efficiency_upper);
+  fill(point.speedup.interval, found.speedup_lower, found.speedup_upper);
+  fill(point.efficiency.interval, found.efficiency_lower, found.efficiency_upper);
   return found;
 }
 

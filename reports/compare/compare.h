@@ -76,6 +76,8 @@ struct SideSummary {
   bool emulated = false;  // measured in emulated VMs
   std::string disturbed;  // why a run was not shown to be taken in peace; empty: all were
   std::vector<RunWarning> warnings;
+
+  Estimate mean() const { return {*geometric_mean, interval}; }  // where it is known
 };
 
 /// One layout and metric.

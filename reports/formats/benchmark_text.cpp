@@ -70,7 +70,8 @@ struct Gauge {
   Samples samples{};
   Samples bounds{};
 
-  void add(const std::string& labels, double value, const Maybe<Interval>& interval = {}) {
+  void add(const std::string& labels, const Estimate& figure) {
+    const auto& [value, interval] = figure;
     samples.push_back({labels, value});
     if (!interval) return;
     bounds.push_back({labels + ",bound=\"lower\"", interval->lower});
@@ -105,7 +106,7 @@ void print_metric(std::ostream& out, const RunSet& set, const Metric& metric) {
              "Bounds of the 95 % interval of that mean."};
   for (const RunArm& arm : set.arms) {
     const SideSummary side = summary_of_arm(arm, metric);
-    if (side.geometric_mean) mean.add(labels_of(arm), *side.geometric_mean, side.interval);
+    if (side.geometric_mean) mean.add(labels_of(arm), side.mean());
   }
   mean.print(out);
 }
@@ -117,8 +118,8 @@ void print_scaling(std::ostream& out, const RunSet& set) {
     if (point.is_reference()) continue;
     const std::string label = labels_of(*std::ranges::find(set.arms, point.arm, &RunArm::name)) +
                               ",against=" + label_value(point.against);
-    speedup.add(label, point.speedup, point.speedup_interval);
-    efficiency.add(label, point.efficiency, point.efficiency_interval);
+    speedup.add(label, point.speedup);
+    efficiency.add(label, point.efficiency);
   }
   speedup.print(out);
   efficiency.print(out);
@@ -266,14 +267,15 @@ void print_csv_lines(std::ostream& out, const RunArm& arm, const ScalingPoint& p
         << exact(value);
     end_csv_line(out, arm.runs.front(), point.against);
   };
-  const auto lines = [&](const std::string& metric, double value, const Maybe<Interval>& interval) {
+  const auto lines = [&](const std::string& metric, const Estimate& figure) {
+    const auto& [value, interval] = figure;
     line(metric, value);
     if (!interval) return;
     line(metric + "_lower", interval->lower);
     line(metric + "_upper", interval->upper);
   };
-  lines("speedup", point.speedup, point.speedup_interval);
-  lines("efficiency", point.efficiency, point.efficiency_interval);
+  lines("speedup", point.speedup);
+  lines("efficiency", point.efficiency);
 }
 
 }  // namespace
@@ -314,15 +316,15 @@ void print_prometheus(std::ostream& out, const RunSet& set) {
     const SetRun& first = arm.runs.front();
     const auto complete = static_cast<double>(complete_runs(arm).size());
     const std::string labels = labels_of(arm);
-    runs.add(labels + ",complete=\"yes\"", complete);
-    runs.add(labels + ",complete=\"no\"", static_cast<double>(arm.runs.size()) - complete);
-    ranks.add(labels, static_cast<double>(first.run.world_size));
-    times.add(labels, unix_seconds(latest_start(arm)));
+    runs.add(labels + ",complete=\"yes\"", {complete});
+    runs.add(labels + ",complete=\"no\"", {static_cast<double>(arm.runs.size()) - complete});
+    ranks.add(labels, {static_cast<double>(first.run.world_size)});
+    times.add(labels, {unix_seconds(latest_start(arm))});
     std::string info = labels;
     for (const char* field : {"kind", "world_size"}) {
       info += std::string(",") + field + "=" + label_value(work_value(first, field));
     }
-    infos.add(info, 1);
+    infos.add(info, {1});
   }
   for (const Gauge* gauge : {&runs, &ranks, &times, &infos}) gauge->print(out);
 }

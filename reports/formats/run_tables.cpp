@@ -110,8 +110,8 @@ void insert_latency(const RunArm& arm, std::vector<std::string>& row) {
 
 // By more than the spread of the runs explains, where there are enough to tell.
 bool is_beyond_linear(const ScalingPoint& point) {
-  const Maybe<Interval>& interval = point.efficiency_interval;
-  return (interval ? interval->lower : point.efficiency) > 1;
+  const Maybe<Interval>& interval = point.efficiency.interval;
+  return (interval ? interval->lower : point.efficiency.value) > 1;
 }
 
 std::vector<std::string> row_of(const RunSet& set, const RunArm& arm, const ScalingPoint* point) {
@@ -131,8 +131,8 @@ std::vector<std::string> row_of(const RunSet& set, const RunArm& arm, const Scal
   if (point == nullptr) return row;
   row[6] = scaling_text(*point);
   if (point->is_reference()) return row;
-  row[4] = estimate_text(point->speedup, point->speedup_interval);
-  row[5] = estimate_text(point->efficiency, point->efficiency_interval, 100) + " %" +
+  row[4] = estimate_text(point->speedup);
+  row[5] = estimate_text(100 * point->efficiency) + " %" +
            (is_beyond_linear(*point) ? " (check the reference)" : "");
   return row;
 }
@@ -159,7 +159,7 @@ std::vector<TitledTable> knee_tables(const RunSet& set) {
     if (!knee) continue;
     table.rows.push_back(
         {curve.others.empty() ? "all" : curve.others, batch_text(curve, *knee->point),
-         throughput_text(*knee->point->arm), estimate_text(knee->share, knee->interval, 100),
+         throughput_text(*knee->point->arm), estimate_text(100 * knee->share),
          batch_text(curve, *knee->best) + (knee->best_is_largest ? ", the largest that ran" : "")});
   }
   if (table.rows.empty()) return {};

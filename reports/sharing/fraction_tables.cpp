@@ -9,23 +9,19 @@
 namespace nearmetal {
 namespace {
 
-std::string cell(const Maybe<SpeedRatio>& ratio) {
-  if (!ratio) return "-";
-  if (!ratio->interval) return significant(ratio->value, 3);
-  return with_interval(ratio->value, *ratio->interval);
+std::string plain_cell(const Maybe<Estimate>& ratio) {
+  return ratio ? significant(ratio->value, 3) : "-";
 }
 
-std::string plain_cell(const Maybe<SpeedRatio>& ratio) {
-  return ratio ? significant(ratio->value, 3) : "-";
+std::string cell(const Maybe<Estimate>& ratio) {
+  return ratio && ratio->interval ? estimate_text(*ratio) : plain_cell(ratio);
 }
 
 std::string cell(const Maybe<double>& value, double scale = 1) {
   return significant_or_dash(value, scale, 3);
 }
 
-std::string cell(const Maybe<double>& mean, const Maybe<Interval>& interval) {
-  return mean ? estimate_text(*mean, interval) : "-";
-}
+std::string speed_cell(const Maybe<Estimate>& speed) { return speed ? estimate_text(*speed) : "-"; }
 
 // "2436 to 2440", or one where they do not differ to four digits.
 std::string cell(const Maybe<Interval>& speeds) {
@@ -64,7 +60,7 @@ TextTable speed_table(const std::vector<FractionPoint>& points, const UnitWords&
   for (const FractionPoint& point : points) {
     std::vector<std::string> row = {point.arm,
                                     std::to_string(point.runs),
-                                    cell(point.throughput, point.throughput_interval),
+                                    speed_cell(point.throughput),
                                     cell(point.of_serial),
                                     cell(point.of_timeslice),
                                     plain_cell(point.slowdown),
@@ -88,9 +84,8 @@ TextTable unlike_table(const std::vector<FractionPoint>& points) {
     for (size_t job = 0; job < point.unlike_jobs.size(); ++job) {
       const JobPoint& job_point = point.unlike_jobs[job];
       table.rows.push_back({point.arm, std::to_string(job + 1), job_point.work,
-                            cell(job_point.throughput, job_point.throughput_interval),
-                            job_point.rate, significant_or_dash(job_point.alone),
-                            cell(job_point.of_alone)});
+                            speed_cell(job_point.throughput), job_point.rate,
+                            significant_or_dash(job_point.alone), cell(job_point.of_alone)});
     }
   }
   return table;

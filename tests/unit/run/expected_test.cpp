@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "base/errors.h"
+#include "bench/cli/run_request.h"
 #include "bench/run/rank_facts.h"
 #include "comm/layout/layout_json.h"
 
