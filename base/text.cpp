@@ -1,6 +1,5 @@
 #include "base/text.h"
 
-#include <algorithm>
 #include <array>
 #include <cctype>
 #include <cmath>
@@ -8,7 +7,6 @@
 #include <ios>
 #include <limits>
 #include <sstream>
-#include <utility>
 
 namespace nearmetal {
 namespace {

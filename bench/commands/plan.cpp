@@ -9,7 +9,6 @@
 #include "bench/cli/parse_value.h"
 #include "bench/commands/program.h"
 #include "bench/sweep/layout_workload.h"
-#include "bench/sweep/make_launch_plan.h"
 #include "comm/launch/launch_plan_text.h"
 #include "comm/launch/mpi_job_yaml.h"
 #include "comm/layout/layout.h"

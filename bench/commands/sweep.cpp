@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <set>
 #include <stdexcept>
 
@@ -17,7 +16,6 @@
 #include "bench/environment/leave_out_host_info.h"
 #include "bench/sweep/run_layout.h"
 #include "bench/sweep/sweep_report.h"
-#include "bench/sweep/sweep_runs.h"
 #include "comm/launch/launch_plan.h"
 #include "comm/layout/shell_text.h"
 #include "comm/world.h"

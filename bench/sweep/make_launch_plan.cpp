@@ -21,7 +21,6 @@
 #include "comm/launch/launch_plan_text.h"
 #include "comm/launch/mpi_job_yaml.h"
 #include "comm/layout/gpu_shares.h"
-#include "comm/layout/layout.h"
 #include "comm/layout/layout_json.h"
 #include "comm/layout/short_form.h"
 #include "models/load_module.h"

@@ -6,7 +6,6 @@
 #include <charconv>
 #include <cmath>
 #include <iterator>
-#include <map>
 #include <numeric>
 #include <set>
 #include <stdexcept>

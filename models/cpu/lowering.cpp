@@ -1,10 +1,7 @@
 #include "models/cpu/lowering.h"
 
 #include <algorithm>
-#include <array>
-#include <map>
 #include <stdexcept>
-#include <utility>
 
 #include "models/cpu/loops.h"
 #include "models/cpu/lowering_images.h"

@@ -1,7 +1,6 @@
 #include "reports/compare/comparable_key.h"
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <map>
 #include <set>

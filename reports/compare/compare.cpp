@@ -6,7 +6,6 @@
 #include <cstring>
 #include <map>
 #include <set>
-#include <string>
 #include <tuple>
 
 #include "base/text.h"

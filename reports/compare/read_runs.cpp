@@ -8,7 +8,6 @@
 #include <stdexcept>
 #include <string_view>
 #include <thread>
-#include <utility>
 
 #include "base/errors.h"
 #include "reports/json/report_files.h"

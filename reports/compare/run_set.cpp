@@ -4,7 +4,6 @@
 #include <map>
 #include <set>
 #include <stdexcept>
-#include <string>
 #include <utility>
 
 #include "base/errors.h"

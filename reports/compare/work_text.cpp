@@ -1,7 +1,6 @@
 #include "reports/compare/work_text.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "base/errors.h"
 #include "base/text.h"

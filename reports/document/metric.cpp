@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <set>
 #include <stdexcept>
-#include <string>
 #include <utility>
 
 #include "reports/document/settings.h"

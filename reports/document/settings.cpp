@@ -1,7 +1,5 @@
 #include "reports/document/settings.h"
 
-#include <algorithm>
-#include <array>
 #include <charconv>
 #include <stdexcept>
 #include <string_view>

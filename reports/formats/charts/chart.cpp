@@ -5,7 +5,6 @@
 #include <cctype>
 #include <cmath>
 #include <set>
-#include <sstream>
 
 namespace nearmetal {
 namespace {
