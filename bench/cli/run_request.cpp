@@ -149,22 +149,4 @@ void add_run_options(Options& options, RunRequest& request) {
   options.toggle("--emulated", request.emulated, "on emulated VMs, as a plan says");
 }
 
-void add_export_options(Options& options, RunRequest& request) {
-  RunConfig& run = request.config;
-  add_settings(options, request, in_export);
-  options.under(to_string(SettingGroup::files));
-  options.path("--output", "FILE", run.output, "file to write [nearmetal-MODEL.safetensors]");
-  options.toggle("--force", run.force, "replace an existing file");
-  add_quiet(options, request, SettingGroup::files);
-  options.under(to_string(SettingGroup::work));
-  options.number("--steps", "N", run.steps, {1, 1000},
-                 "train N steps on the first batch and write their results");
-  options.under(to_string(SettingGroup::files));
-  options.number("--gradient-steps", "N", request.gradient_steps, {0, 1000},
-                 "write the gradients of the first N steps alone [all]");
-  options.under(to_string(SettingGroup::optimizer));
-  options.number("--last-scale", "X", request.last_scale, {0, 1},
-                 "start the last scale of each block at X; 0.2 suits 16 bits");
-}
-
 }  // namespace nearmetal

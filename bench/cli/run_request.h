@@ -27,8 +27,6 @@ struct RunRequest : Workload {
   bool through_mps = false;
   int64_t sharing_jobs = 1;  // jobs that are meant to be on the GPU, or the CPUs, at once
   std::optional<GpuShare> gpu_share;
-  std::optional<double> last_scale;       // of export: of each residual block
-  std::optional<int64_t> gradient_steps;  // of export: the first, whose gradients are written
 };
 
 // Each adds options that fill `request`.
@@ -41,9 +39,6 @@ void add_settings(Options& options, RunRequest& request, unsigned command);
 void add_quiet(Options& options, RunRequest& request, SettingGroup group);
 
 void add_run_options(Options& options, RunRequest& request);
-
-/// The options of `run` that decide what is computed, and a file for it.
-void add_export_options(Options& options, RunRequest& request);
 
 /// How a sweep speaks with a process that it starts; not shown, as are options added afterwards.
 void add_conducted_options(Options& options, RunRequest& request);

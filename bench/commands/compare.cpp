@@ -287,6 +287,14 @@ ExitCode run_gate(const GateForm& form, const Context& context) {
                  context.terminal);
 }
 
+// Pages besides what is printed.
+void add_page_options(Options& options, CompareRequest& request) {
+  options.path("--html", "FILE", request.html, "also write a page with charts");
+  options.toggle("--no-charts", "leave the charts out of the page; gnuplot draws them",
+                 [&request] { request.charts = false; });
+  options.toggle("--force", request.force, "replace an existing file");
+}
+
 }  // namespace
 
 void add_rule_options(Options& options, CompareOptions& compare) {
@@ -316,13 +324,6 @@ void add_form_options(Options& options, CompareRequest& request) {
                  [&request, choose] { choose(request.json, request.markdown); });
   options.toggle("--markdown", "print Markdown",
                  [&request, choose] { choose(request.markdown, request.json); });
-}
-
-void add_page_options(Options& options, CompareRequest& request) {
-  options.path("--html", "FILE", request.html, "also write a page with charts");
-  options.toggle("--no-charts", "leave the charts out of the page; gnuplot draws them",
-                 [&request] { request.charts = false; });
-  options.toggle("--force", request.force, "replace an existing file");
 }
 
 void remark_foreign(const RunSet& set, const Terminal& terminal) {

@@ -143,7 +143,9 @@ class Sweep {
     require_no_input(output_, inputs());
     require_writable(output_, form_.force);
     std::vector<Executable> executables;
-    for (const auto& [layout, executable] : plan_.executables) executables.push_back(executable);
+    for (const Layout& layout : plan_.file.layouts) {
+      if (layout.build) executables.push_back(*layout.build);
+    }
     runs_.emplace(form_.resume, output_, form_.force,
                   JournalOrigin{plan_sha256(plan_), shell_quoted(with_files(words_, {})),
                                 report_.tool, executables},

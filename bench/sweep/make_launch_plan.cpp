@@ -274,13 +274,11 @@ LaunchPlan place_layouts(const LayoutFile& file, const PlanRequest& request,
       plan.unsupported.push_back({layout.name, error.what()});
       continue;
     }
-    const size_t index = plan.placements.size();
-    if (!script && layout.executable) {
-      plan.executables.emplace(index, find_executable(*layout.executable, layout.source));
-    }
     plan.workloads.push_back(workloads);
     plan.placements.push_back(placement);
-    plan.file.layouts.push_back(layout);
+    Layout& planned = plan.file.layouts.emplace_back(layout);
+    if (script || !layout.executable) continue;
+    planned.build = find_executable(*layout.executable, layout.source);
   }
   require_combinations(plan.file.layouts, left_out, plan.unsupported);
   return plan;
@@ -394,7 +392,7 @@ std::string plan_sha256(const LaunchPlan& plan) {
   // More repeats, other builds, this program elsewhere, and what hosts are like: the same plan.
   LaunchPlan once = plan;
   once.launches.clear();
-  once.executables.clear();
+  for (Layout& layout : once.file.layouts) layout.build.reset();
   once.file.hosts.clear();
   if (once.file.launcher.program == own_path()) once.file.launcher.program = "nearmetal";
   std::string text = plan_json(once);

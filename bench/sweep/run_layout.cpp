@@ -122,10 +122,10 @@ void shorten_to_one_step(Workload& workload) {
 
 // Since the start; empty: none.
 std::string change_of_executable(const LaunchPlan& plan, size_t layout) try {
-  const std::optional<Executable> planned = executable_of(plan, layout);
-  const std::string& source = plan.file.layouts.at(layout).source;
-  if (!planned || planned == find_executable(planned->path, source)) return "";
-  return planned->path + " is another build than at the start";
+  const Layout& planned = plan.file.layouts.at(layout);
+  const std::optional<Executable>& build = planned.build;
+  if (!build || build == find_executable(build->path, planned.source)) return "";
+  return build->path + " is another build than at the start";
 } catch (const std::exception& error) {  // it is gone, or just being written
   return error.what();
 }

@@ -128,7 +128,7 @@ Arm arm_of(const LaunchPlan& plan, size_t layout) {
   return {.name = placement.layout,
           .kind = placement.kind,
           .share = share_of(placement),
-          .executable = executable_of(plan, layout),
+          .executable = plan.file.layouts.at(layout).build,
           .grid = plan.file.layouts.at(layout).grid,
           .runs = {}};
 }

@@ -231,11 +231,6 @@ std::vector<const PlacedRank*> ranks_of(const Placement& placement) {
   return ranks;
 }
 
-std::optional<Executable> executable_of(const LaunchPlan& plan, size_t layout) {
-  const auto found = plan.executables.find(layout);
-  return found == plan.executables.end() ? std::nullopt : std::optional(found->second);
-}
-
 bool starts_plainly(const LaunchPlan& plan, const Placement& placement) {
   return plan.options.plain_alone && placement.ranks() == 1 && !placement.share() &&
          placement.kind == Kind::measured && placement.jobs[0].ranks[0].address == this_host;
@@ -287,15 +282,6 @@ std::string flag_of(const GpuShare& part) {
     flag += (i == 0 ? ":" : ",") + std::to_string(part.percents[i]);
   }
   return flag;
-}
-
-std::string report_name(const LaunchPlan& plan, size_t layout, const std::string& repeat,
-                        size_t job) {
-  const Placement& placement = plan.placements.at(layout);
-  std::string name =
-      std::to_string(layout + 1) + "-" + file_name_of(placement.layout) + "-run" + repeat;
-  if (placement.jobs.size() > 1) name += "-job" + std::to_string(job + 1);
-  return name + ".report.json";
 }
 
 std::vector<std::vector<std::string>> commands_of(const LaunchPlan& plan, size_t layout) {

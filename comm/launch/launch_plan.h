@@ -42,11 +42,10 @@ struct LayoutWorkloads : Workload {
 };
 
 struct LaunchPlan {
-  LayoutFile file;                             // nothing left to find
-  std::vector<Placement> placements;           // by layout
-  std::vector<LayoutWorkloads> workloads;      // by layout
-  std::vector<Launch> launches;                // in the order of their start
-  std::map<size_t, Executable> executables{};  // of layouts that name one, as it is now
+  LayoutFile file;                         // nothing left to find
+  std::vector<Placement> placements;       // by layout
+  std::vector<LayoutWorkloads> workloads;  // by layout
+  std::vector<Launch> launches;            // in the order of their start
   LaunchOptions options;
   bool conducted = true;  // by a sweep; else each job runs by itself and prints its report
   std::vector<UnsupportedArm> unsupported{};
@@ -55,9 +54,6 @@ struct LaunchPlan {
 
 /// Those of all jobs.
 std::vector<const PlacedRank*> ranks_of(const Placement& placement);
-
-/// The build that a layout names, as it was when the plan was made.
-std::optional<Executable> executable_of(const LaunchPlan& plan, size_t layout);
 
 /// Whether a layout's rank starts without mpirun: nothing is set for it, and it has what its user
 /// has in this shell.
@@ -79,12 +75,6 @@ GpuShare gpu_part_of(const Placement& placement, const PlacedJob& job);
 
 /// --gpu-part=INDEX:PERCENT,PERCENT,...
 std::string flag_of(const GpuShare& part);
-
-/// The name that a script gives the report: "2-1x1x2-run3-job1.report.json". Numbers count from 1;
-/// that of the job is left out where there is one alone. But for `repeat`, which a script may still
-/// have to expand, of letters, digits and harmless signs.
-std::string report_name(const LaunchPlan& plan, size_t layout, const std::string& repeat,
-                        size_t job);
 
 /// The hosts that any layout takes, in the order of the file.
 std::vector<Host> hosts_taken(const LaunchPlan& plan);

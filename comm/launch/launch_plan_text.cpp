@@ -19,6 +19,14 @@
 namespace nearmetal {
 namespace {
 
+// "batch 32, 64 x precision fp16, bf16: 4 combinations".
+std::string grid_text(const Grid& grid) {
+  std::vector<std::string> axes;
+  for (const GridAxis& axis : grid.axes) axes.push_back(axis.setting + " " + joined(axis.values));
+  return joined(axes, " x ") + ": " +
+         counted(static_cast<int64_t>(combinations_of(grid)), "combination");
+}
+
 std::string gpu_text(const PlacedRank& rank) {
   if (!rank.gpu) return "none";
   if (!rank.mig) return std::to_string(*rank.gpu);
@@ -217,6 +225,18 @@ require_new() {
 }
 )";
 
+// The name that a script gives the report: "2-1x1x2-run3-job1.report.json". Numbers count from 1;
+// that of the job is left out where there is one alone. But for `repeat`, which a script may still
+// have to expand, of letters, digits and harmless signs.
+std::string report_name(const LaunchPlan& plan, size_t layout, const std::string& repeat,
+                        size_t job) {
+  const Placement& placement = plan.placements.at(layout);
+  std::string name =
+      std::to_string(layout + 1) + "-" + file_name_of(placement.layout) + "-run" + repeat;
+  if (placement.jobs.size() > 1) name += "-job" + std::to_string(job + 1);
+  return name + ".report.json";
+}
+
 // "layout_3"
 std::string function_name(size_t layout) { return "layout_" + std::to_string(layout + 1); }
 
@@ -411,7 +431,7 @@ PlannedLayout planned_layout(const LaunchPlan& plan, size_t index) {
   if (placement.share()) layout.share = placement.share()->mode;
   layout.grid = plan.file.layouts[index].grid;
   layout.chosen = choices_of(plan, index);
-  layout.executable = executable_of(plan, index);
+  layout.executable = plan.file.layouts[index].build;
   for (size_t job = 0; job < placement.jobs.size(); ++job) {
     layout.jobs.push_back({placement.jobs[job].ranks, commands[job]});
   }

@@ -17,6 +17,12 @@
 namespace nearmetal {
 namespace {
 
+// A variable's name has letters, digits and '_', the first no digit, at most 200.
+bool is_variable_name(const std::string& text) {
+  static const Pattern form("[A-Za-z_][A-Za-z0-9_]{0,199}");
+  return text.size() <= 200 && form.matches(text);
+}
+
 constexpr int64_t largest_cpu = 65535;
 
 [[noreturn]] void refuse_cpus(const std::string& text) {
@@ -256,13 +262,6 @@ size_t combinations_of(const Grid& grid) {
   return count;
 }
 
-std::string grid_text(const Grid& grid) {
-  std::vector<std::string> axes;
-  for (const GridAxis& axis : grid.axes) axes.push_back(axis.setting + " " + joined(axis.values));
-  return joined(axes, " x ") + ": " +
-         counted(static_cast<int64_t>(combinations_of(grid)), "combination");
-}
-
 std::vector<int64_t> visible_gpus_of(const Host& host) {
   if (host.visible_gpus) return *host.visible_gpus;
   std::vector<int64_t> all(host.gpus);
@@ -296,11 +295,6 @@ const std::string& node_of(const Host& host) { return host.node ? *host.node : h
 bool is_host_name(const std::string& text) {
   static const Pattern form("[A-Za-z0-9][A-Za-z0-9._-]{0,252}");
   return text.size() <= 253 && form.matches(text);
-}
-
-bool is_variable_name(const std::string& text) {
-  static const Pattern form("[A-Za-z_][A-Za-z0-9_]{0,199}");
-  return text.size() <= 200 && form.matches(text);
 }
 
 bool is_plain_text(const std::string& text) {

@@ -146,6 +146,7 @@ struct Layout {
   Settings workload;     // over the file's
   Expectation expect;
   std::optional<std::string> executable{};  // instead of that of the launcher
+  std::optional<Executable> build{};        // of that, when the plan was made. Not in the file
   std::optional<GridPoint> grid{};          // its combination. Not in the file
   std::string source;                       // where it was written, for messages
   bool portable = false;  // its instances took what their hosts have. Not in the file
@@ -185,9 +186,6 @@ struct LayoutFile {
 /// How many there are; of more than a million, some number above that.
 size_t combinations_of(const Grid& grid);
 
-/// "batch 32, 64 x precision fp16, bf16: 4 combinations".
-std::string grid_text(const Grid& grid);
-
 /// Throws std::invalid_argument, which names the place in the file, for what contradicts itself:
 /// hosts or layouts of one name, NUMA nodes that share CPUs or GPUs, variables that a plan sets,
 /// jobs of one layout in several sharing modes.
@@ -218,9 +216,6 @@ const std::string& node_of(const Host& host);
 /// A host's name has letters, digits, '.', '-' and '_', at most 253, the first a letter or digit. A
 /// numeric address of version 6 is none, as launchers read what follows ':' as slots.
 bool is_host_name(const std::string& text);
-
-/// A variable's name has letters, digits and '_', the first no digit, at most 200.
-bool is_variable_name(const std::string& text);
 
 /// Words to show, or a value: UTF-8 without control characters, 1 to 1000 bytes, the first no '-'.
 bool is_plain_text(const std::string& text);

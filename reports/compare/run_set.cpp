@@ -199,6 +199,14 @@ void keep_only_arm(Report& report, const std::string& arm, const std::string& so
   std::erase_if(report.arms, [&](const Arm& other) { return other.name != arm; });
 }
 
+std::vector<const SetRun*> complete_runs(const RunArm& arm) {
+  std::vector<const SetRun*> runs;
+  for (const SetRun& run : arm.runs) {
+    if (run.run.status == Status::complete) runs.push_back(&run);
+  }
+  return runs;
+}
+
 SampleUnit unit_of(const RunArm& arm) {
   return arm.runs.empty() ? SampleUnit::image : arm.runs.front().run.sample;
 }

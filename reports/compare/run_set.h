@@ -54,6 +54,8 @@ struct RunSet {
   std::vector<std::string> foreign{};  // files in folders that are no reports, left out
 };
 
+std::vector<const SetRun*> complete_runs(const RunArm& arm);
+
 /// The unit that the runs of an arm were fed; images where it has none.
 SampleUnit unit_of(const RunArm& arm);
 /// The units of each arm that has runs.

@@ -288,8 +288,4 @@ int64_t usable_threads(const Environment& environment);
 /// "AuthenticAMD 25 17 1": vendor, family, model and stepping; unknown where one of them is.
 Maybe<std::string> cpu_id_of(const Environment& environment);
 
-/// The memory as it is installed, of which a kernel keeps some hundredths: whole GiB, or sixteenths
-/// of the largest power of two below.
-Maybe<int64_t> installed_memory_gib(const Environment& environment);
-
 }  // namespace nearmetal

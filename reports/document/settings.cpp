@@ -387,14 +387,6 @@ std::string flag_of(const Setting& setting) {
 
 std::span<const Setting> settings_of_run() { return table; }
 
-bool same_work(const RunConfig& a, const RunConfig& b) {
-  bool same = true;
-  for_each_setting([&](const Setting& setting, auto member) {
-    same = same && (setting.decides != Decides::work || a.*member == b.*member);
-  });
-  return same;
-}
-
 bool Workload::is_given(const std::string& name) const {
   return std::find(given.begin(), given.end(), name) != given.end();
 }

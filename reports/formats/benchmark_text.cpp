@@ -21,14 +21,22 @@
 namespace nearmetal {
 namespace {
 
-bool is_complete(const Run& run) {
+// The metrics that tables show of a run: metrics_of() its unit, and latency where it has that.
+std::vector<const Metric*> recorded_metrics(const Run& run) {
+  std::vector<const Metric*> metrics = metrics_of(std::vector{run.sample});
+  if (!has_latency(run)) return metrics;
+  for (const Metric& metric : latency_metrics()) metrics.push_back(&metric);
+  return metrics;
+}
+
+bool has_figures(const Run& run) {
   return run.status == Status::complete && run.window && run.throughput;
 }
 
-std::vector<const Run*> complete_runs(const RunArm& arm) {
+std::vector<const Run*> runs_with_figures(const RunArm& arm) {
   std::vector<const Run*> runs;
   for (const SetRun& run : arm.runs) {
-    if (is_complete(run.run)) runs.push_back(&run.run);
+    if (has_figures(run.run)) runs.push_back(&run.run);
   }
   return runs;
 }
@@ -289,7 +297,7 @@ void print_go_benchmark(std::ostream& out, const RunSet& set) {
   std::map<std::string, std::string> configuration;
   for (const RunArm& arm : set.arms) {
     for (const SetRun& run : arm.runs) {
-      if (!is_complete(run.run)) continue;
+      if (!has_figures(run.run)) continue;
       for (const KeyField& field : run.key) {
         const bool shown = field.severity == Severity::work || field.severity == Severity::kind;
         std::string& value = configuration[field.name];
@@ -314,7 +322,7 @@ void print_prometheus(std::ostream& out, const RunSet& set) {
   for (const RunArm& arm : set.arms) {
     if (arm.runs.empty()) continue;
     const SetRun& first = arm.runs.front();
-    const auto complete = static_cast<double>(complete_runs(arm).size());
+    const auto complete = static_cast<double>(runs_with_figures(arm).size());
     const std::string labels = labels_of(arm);
     runs.add(labels + ",complete=\"yes\"", {complete});
     runs.add(labels + ",complete=\"no\"", {static_cast<double>(arm.runs.size()) - complete});
@@ -334,7 +342,7 @@ std::string google_benchmark_json(const RunSet& set) {
   Json benchmarks = Json::array();
   for (size_t family = 0; family < set.arms.size(); ++family) {
     const RunArm& arm = set.arms[family];
-    const std::vector<const Run*> runs = complete_runs(arm);
+    const std::vector<const Run*> runs = runs_with_figures(arm);
     for (size_t repetition = 0; repetition < runs.size(); ++repetition) {
       const Run& run = *runs[repetition];
       const double step = milliseconds * mean_step_seconds(*run.window);

@@ -168,15 +168,10 @@ std::vector<std::string> scaling_headlines(const RunSet& set) {
   return lines;
 }
 
-bool has_complete_run(const RunArm& arm) {
-  return std::ranges::any_of(arm.runs,
-                             [](const SetRun& run) { return run.run.status == Status::complete; });
-}
-
 std::vector<std::string> throughput_headlines(const RunSet& set) {
-  if (!set.arms.empty() && std::ranges::none_of(set.arms, has_complete_run)) {
-    return {"No run is complete"};
-  }
+  const bool any_complete =
+      std::ranges::any_of(set.arms, [](const RunArm& arm) { return !complete_runs(arm).empty(); });
+  if (!set.arms.empty() && !any_complete) return {"No run is complete"};
   if (set.arms.size() != 1) return {};
   const RunArm& arm = set.arms.front();
   if (!different_work(arm).empty()) return {};

@@ -35,11 +35,10 @@ constexpr const char* bubble_legend =
     "that kernels slow down.";
 
 const Run* first_with_stages(const RunArm& arm) {
-  const auto has = [](const SetRun& run) {
-    return run.run.pipeline && run.run.status == Status::complete;
-  };
-  const auto found = std::ranges::find_if(arm.runs, has);
-  return found == arm.runs.end() ? nullptr : &found->run;
+  for (const SetRun* run : complete_runs(arm)) {
+    if (run->run.pipeline) return &run->run;
+  }
+  return nullptr;
 }
 
 std::string key_value(const SetRun& run, const std::string& name, const std::string& standard) {
@@ -91,8 +90,7 @@ std::string name_of(const RunArm& arm) {
 
 // The ranks of the first complete run, as one that ended without a report shows no jobs.
 std::string ranks_text(const RunArm& arm) {
-  const auto complete = [](const SetRun& run) { return run.run.status == Status::complete; };
-  const Run& run = std::ranges::find_if(arm.runs, complete)->run;
+  const Run& run = complete_runs(arm).front()->run;
   return std::to_string(run.world_size) +
          (run.jobs.empty() ? "" : " in " + std::to_string(run.jobs.size()) + " jobs");
 }
@@ -165,13 +163,6 @@ std::vector<TitledTable> knee_tables(const RunSet& set) {
   if (table.rows.empty()) return {};
   return {{"The smallest batch within " + plain_percent(1 - least_share_at_knee) + " of the best",
            std::move(table)}};
-}
-
-std::string pipeline_text(const RunConfig& config) {
-  const std::string stages = counted(config.pipeline, "stage");
-  if (config.micro_batches == 1) return "model parallel over " + stages;
-  return "pipeline of " + stages + " by " + to_string(config.schedule) + ", " +
-         std::to_string(config.micro_batches) + " micro-batches";
 }
 
 std::string bubble_text(const PipelineBubble& bubble) {

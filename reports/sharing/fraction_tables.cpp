@@ -9,6 +9,12 @@
 namespace nearmetal {
 namespace {
 
+// Whether jobs of some arm that shares do unlike work.
+bool has_unlike_jobs(const std::vector<FractionPoint>& points) {
+  return std::ranges::any_of(points,
+                             [](const FractionPoint& point) { return !point.unlike_jobs.empty(); });
+}
+
 std::string plain_cell(const Maybe<Estimate>& ratio) {
   return ratio ? significant(ratio->value, 3) : "-";
 }
@@ -132,11 +138,9 @@ TextTable neighbours_table(const RunSet& set) {
   TextTable table{.columns = {{"arm"}, {"neighbours", true}, {"load"}, {"all of them", true}}};
   for (const RunArm& arm : set.arms) {
     std::map<std::string, NeighboursOfOneLoad> loads;
-    int64_t runs = 0;
-    for (const SetRun& run : arm.runs) {
-      if (run.run.status != Status::complete) continue;
-      ++runs;
-      for (const Neighbour& one : run.run.neighbours) {
+    const std::vector<const SetRun*> runs = complete_runs(arm);
+    for (const SetRun* run : runs) {
+      for (const Neighbour& one : run->run.neighbours) {
         NeighboursOfOneLoad& load = loads[one.load];
         ++load.counted;
         load.all.runs_per_second += one.runs_per_second;
@@ -147,9 +151,10 @@ TextTable neighbours_table(const RunSet& set) {
     for (auto& [name, load] : loads) {
       Neighbour mean = load.all;
       for (double* rate : {&mean.runs_per_second, &mean.bytes_per_second, &mean.flops_per_second}) {
-        *rate /= static_cast<double>(runs);
+        *rate /= static_cast<double>(runs.size());
       }
-      table.rows.push_back({arm.name, std::to_string(load.counted / runs), name, rate_text(mean)});
+      table.rows.push_back(
+          {arm.name, std::to_string(load.counted / std::ssize(runs)), name, rate_text(mean)});
     }
   }
   return table;

@@ -19,6 +19,11 @@
 namespace nearmetal {
 namespace {
 
+// The board of a GPU: "NVIDIA H200" of its MIG device "NVIDIA H200 MIG 1g.18gb", too.
+std::string gpu_board(const std::string& product) {
+  return product.substr(0, product.find(" MIG "));
+}
+
 bool counts(const RunArm& arm) { return arm.share && !timed_runs(arm).empty(); }
 
 // The whole of which this is the first job; null: none.
@@ -400,11 +405,6 @@ const DeviceWords& device_words_of(const RunSet& set) {
   const bool cpus =
       std::ranges::all_of(set.arms, is_on_cpus) && std::ranges::all_of(set.wholes, is_on_cpus);
   return words_of(cpus ? Device::cpu : Device::cuda);
-}
-
-bool has_unlike_jobs(const std::vector<FractionPoint>& points) {
-  return std::ranges::any_of(points,
-                             [](const FractionPoint& point) { return !point.unlike_jobs.empty(); });
 }
 
 std::vector<FractionPoint> fractions_of(const RunSet& set, bool any_batch) {

@@ -55,9 +55,6 @@ bool shares_a_device(const RunSet& set);
 /// The words for what the jobs share: CPUs if all runs were on them.
 const DeviceWords& device_words_of(const RunSet& set);
 
-/// Whether jobs of some arm that shares do unlike work.
-bool has_unlike_jobs(const std::vector<FractionPoint>& points);
-
 /// The points in the order of the set; arms that share nothing or have no complete run are left
 /// out. Each is compared with those of the same batch alone, or of `any_batch`.
 std::vector<FractionPoint> fractions_of(const RunSet& set, bool any_batch = false);
