@@ -14,7 +14,6 @@
 #include "bench/cli/parse_value.h"
 #include "bench/cli/process.h"
 #include "bench/commands/program.h"
-#include "bench/commands/report.h"
 #include "models/networks/registry.h"
 #include "reports/compare/baseline.h"
 #include "reports/formats/benchmark_text.h"

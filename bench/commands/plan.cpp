@@ -1,5 +1,3 @@
-#include "bench/commands/plan.h"
-
 #include <algorithm>
 #include <stdexcept>
 
@@ -9,6 +7,7 @@
 #include "bench/cli/parse_value.h"
 #include "bench/commands/program.h"
 #include "bench/sweep/layout_workload.h"
+#include "bench/sweep/make_launch_plan.h"
 #include "comm/launch/launch_plan_text.h"
 #include "comm/launch/mpi_job_yaml.h"
 #include "comm/layout/layout.h"

@@ -1,5 +1,3 @@
-#include "bench/commands/report.h"
-
 #include <unistd.h>
 
 #include <cstdio>
@@ -20,6 +18,7 @@
 #include "reports/compare/work_text.h"
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/charts/charts.h"
+#include "reports/formats/page.h"
 #include "reports/formats/report_text.h"
 
 namespace nearmetal {

@@ -13,7 +13,6 @@
 #include "bench/cli/parse_value.h"
 #include "bench/cli/process.h"
 #include "bench/commands/compare.h"
-#include "bench/commands/plan.h"
 #include "bench/commands/program.h"
 #include "bench/environment/leave_out_host_info.h"
 #include "bench/sweep/repeated_layout.h"

@@ -1,5 +1,3 @@
-#include "bench/commands/run.h"
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +13,7 @@
 #include "base/sha256.h"
 #include "bench/cli/output.h"
 #include "bench/cli/process.h"
+#include "bench/cli/run_request.h"
 #include "bench/commands/program.h"
 #include "bench/commands/sweep.h"
 #include "bench/environment/binding.h"

@@ -11,7 +11,6 @@
 #include "base/text_table.h"
 #include "bench/cli/output.h"
 #include "bench/cli/process.h"
-#include "bench/commands/plan.h"
 #include "bench/commands/program.h"
 #include "bench/environment/leave_out_host_info.h"
 #include "bench/sweep/run_layout.h"

@@ -1,7 +1,6 @@
 #include "comm/launch/launch_plan.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <set>
 
@@ -119,16 +118,6 @@ std::string choice_by_rank(const std::vector<OwnWords>& words) {
     text += ";; ";
   }
   return text + "*) echo not started by mpirun of Open MPI >&2; exit 2;; esac";
-}
-
-constexpr size_t longest_name = 60;
-
-// Letters, digits and some signs stay, all else becomes '-'.
-std::string file_name_of(const std::string& text) {
-  std::string name = text.substr(0, longest_name);
-  std::ranges::replace_if(
-      name, [](unsigned char c) { return std::isalnum(c) == 0 && c != '_' && c != '+'; }, '-');
-  return name;
 }
 
 // Jobs that are meant to be on a GPU, or on the same CPUs, at once.

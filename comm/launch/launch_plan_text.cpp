@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <cstdio>
 #include <map>
@@ -18,14 +19,6 @@
 
 namespace nearmetal {
 namespace {
-
-// "batch 32, 64 x precision fp16, bf16: 4 combinations".
-std::string grid_text(const Grid& grid) {
-  std::vector<std::string> axes;
-  for (const GridAxis& axis : grid.axes) axes.push_back(axis.setting + " " + joined(axis.values));
-  return joined(axes, " x ") + ": " +
-         counted(static_cast<int64_t>(combinations_of(grid)), "combination");
-}
 
 std::string gpu_text(const PlacedRank& rank) {
   if (!rank.gpu) return "none";
@@ -225,6 +218,16 @@ require_new() {
 }
 )";
 
+constexpr size_t longest_name = 60;
+
+// Letters, digits and some signs stay, all else becomes '-'.
+std::string file_name_of(const std::string& text) {
+  std::string name = text.substr(0, longest_name);
+  std::ranges::replace_if(
+      name, [](unsigned char c) { return std::isalnum(c) == 0 && c != '_' && c != '+'; }, '-');
+  return name;
+}
+
 // The name that a script gives the report: "2-1x1x2-run3-job1.report.json". Numbers count from 1;
 // that of the job is left out where there is one alone. But for `repeat`, which a script may still
 // have to expand, of letters, digits and harmless signs.
@@ -363,11 +366,6 @@ struct PlanDocument {
   double estimated_seconds = 0;
 };
 
-std::optional<PlannedMig> mig_of(const PlacedRank& rank) {
-  if (!rank.mig) return {};
-  return PlannedMig{*rank.mig};
-}
-
 void fields(Archive& field, PlannedMig& mig) {
   field.type("mig");
   field("uuid", mig.uuid);
@@ -450,7 +448,8 @@ void fields(Archive& field, PlacedRank& rank) {
   field("visible_gpu", rank.visible_gpu, at_least(0), "Index among the GPUs that the rank sees");
   field("cpus", rank.cpus, "CPUs that it may use; empty: not limited");
   field("variables", rank.variables, "Environment variables that are set for this rank");
-  field.optional("mig", mig_of(rank), "The part of the GPU that it has; not there: all of it");
+  field.optional("mig", rank.mig ? std::optional(PlannedMig{*rank.mig}) : std::nullopt,
+                 "The part of the GPU that it has; not there: all of it");
 }
 
 void fields(Archive& field, UnsupportedArm& arm) {

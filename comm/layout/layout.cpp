@@ -262,6 +262,13 @@ size_t combinations_of(const Grid& grid) {
   return count;
 }
 
+std::string grid_text(const Grid& grid) {
+  std::vector<std::string> axes;
+  for (const GridAxis& axis : grid.axes) axes.push_back(axis.setting + " " + joined(axis.values));
+  return joined(axes, " x ") + ": " +
+         counted(static_cast<int64_t>(combinations_of(grid)), "combination");
+}
+
 std::vector<int64_t> visible_gpus_of(const Host& host) {
   if (host.visible_gpus) return *host.visible_gpus;
   std::vector<int64_t> all(host.gpus);

@@ -186,6 +186,9 @@ struct LayoutFile {
 /// How many there are; of more than a million, some number above that.
 size_t combinations_of(const Grid& grid);
 
+/// "batch 32, 64 x precision fp16, bf16: 4 combinations".
+std::string grid_text(const Grid& grid);
+
 /// Throws std::invalid_argument, which names the place in the file, for what contradicts itself:
 /// hosts or layouts of one name, NUMA nodes that share CPUs or GPUs, variables that a plan sets,
 /// jobs of one layout in several sharing modes.

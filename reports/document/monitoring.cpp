@@ -71,6 +71,15 @@ MonitorVerdict verdict_of(const std::vector<MonitorReason>& reasons) {
   return MonitorVerdict::clean;
 }
 
+const MonitorReason* worst_of(const std::vector<MonitorReason>& reasons) {
+  const MonitorReason* worst = nullptr;
+  for (const MonitorReason& reason : reasons) {
+    if (!reason.figure || verdict_of(reason) == MonitorVerdict::clean) continue;
+    if (worst == nullptr || is_worse(*reason.figure, *worst->figure)) worst = &reason;
+  }
+  return worst;
+}
+
 const MonitoredSeries* series_named(const Monitoring& monitoring, const std::string& name) {
   const auto found = std::ranges::find(monitoring.series, name, &MonitoredSeries::name);
   return found == monitoring.series.end() ? nullptr : &*found;

@@ -64,6 +64,9 @@ const MonitorReasonKind* monitor_reason_kind(std::string_view code);
 /// By the reasons that are above their limits, or not known.
 MonitorVerdict verdict_of(const std::vector<MonitorReason>& reasons);
 
+/// The reason that is furthest above its limit, of those that make the verdict; null: none.
+const MonitorReason* worst_of(const std::vector<MonitorReason>& reasons);
+
 /// The traffic of a port while a window was timed, of all processes.
 struct RdmaTraffic {
   std::string rdma_device;

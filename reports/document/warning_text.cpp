@@ -11,16 +11,6 @@
 namespace nearmetal {
 namespace {
 
-// The reason that is furthest above its limit, of those that make the verdict; null: none.
-const MonitorReason* worst_of(const std::vector<MonitorReason>& reasons) {
-  const MonitorReason* worst = nullptr;
-  for (const MonitorReason& reason : reasons) {
-    if (!reason.figure || verdict_of(reason) == MonitorVerdict::clean) continue;
-    if (worst == nullptr || is_worse(*reason.figure, *worst->figure)) worst = &reason;
-  }
-  return worst;
-}
-
 std::string number_text(const Figure& figure) {
   if (figure.unit == FigureUnit::count) return fixed(figure.value, 0);
   return significant(figure.unit == FigureUnit::share ? 100 * figure.value : figure.value, 3);
