@@ -9,7 +9,6 @@
 #include <fstream>
 #include <optional>
 #include <stdexcept>
-#include <string>
 
 #include "base/errors.h"
 

@@ -1,6 +1,5 @@
 #include "base/text.h"
 
-#include <algorithm>
 #include <array>
 #include <cctype>
 #include <cmath>
@@ -8,7 +7,6 @@
 #include <ios>
 #include <limits>
 #include <sstream>
-#include <utility>
 
 namespace nearmetal {
 namespace {
@@ -97,9 +95,9 @@ std::string with_interval(double value, const Interval& interval) {
          fixed(interval.upper, decimals) + "]";
 }
 
-std::string estimate_text(double value, const Maybe<Interval>& interval, double scale) {
-  if (!interval) return significant(scale * value);
-  return with_interval(scale * value, {scale * interval->lower, scale * interval->upper});
+std::string estimate_text(const Estimate& estimate) {
+  return estimate.interval ? with_interval(estimate.value, *estimate.interval)
+                           : significant(estimate.value);
 }
 
 std::string signed_percent(double share, int decimals) {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -31,8 +30,8 @@ std::string exact(double value);
 /// less: "0.41 [0.01, 27.30]".
 std::string with_interval(double value, const Interval& interval);
 
-/// The same, or the value alone where there is no interval; both times `scale`.
-std::string estimate_text(double value, const Maybe<Interval>& interval, double scale = 1);
+/// The same, or the value alone where there is no interval.
+std::string estimate_text(const Estimate& estimate);
 
 /// A share in percent, signed: "-1.64 %".
 std::string signed_percent(double share, int decimals = 2);

@@ -39,4 +39,15 @@ struct Interval {
   bool operator==(const Interval&) const = default;
 };
 
+/// A figure, and how far the spread of runs leaves it open.
+struct Estimate {
+  double value = 1;
+  Maybe<Interval> interval{};  // 95 %
+};
+
+inline Estimate operator*(double factor, const Estimate& of) {
+  if (!of.interval) return {factor * of.value, of.interval};
+  return {factor * of.value, Interval{factor * of.interval->lower, factor * of.interval->upper}};
+}
+
 }  // namespace nearmetal

@@ -1,14 +1,11 @@
 #include "comm/join_ranks.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
-#include <vector>
 
 #include "base/text.h"
-#include "comm/world.h"
 #include "models/load_module.h"
 #include "models/program.h"
 

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdlib>
-#include <optional>
 #include <stdexcept>
 
 #include "base/text.h"

@@ -1,6 +1,5 @@
 #include "models/probe.h"
 
-#include <algorithm>
 #include <chrono>
 #include <iterator>
 #include <utility>

@@ -98,7 +98,6 @@ REACH = {"models/program.h": 129, "models/graph.h": 129}
 # What x.cpp defines for others is declared in x.h. Where that is not so, and why:
 AWAY = {
     "bench/commands/*.cpp": "one table of the commands, program.h, and a file for each",
-    "models/cpu/lowering*.cpp": "one compiler, cut by the kinds of layers",
     "models/cpu/cpu_program_step.cpp": "what a program does itself in a step, apart from what it is asked",
     "models/cuda/**": "programs and kernels, of which nvcc compiles forward and backward apart",
 }

@@ -3,10 +3,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <algorithm>
-#include <iterator>
 #include <map>
-#include <memory>
 #include <stdexcept>
 #include <utility>
 

@@ -13,7 +13,6 @@
 
 #include "base/atomic_file.h"
 #include "base/errors.h"
-#include "base/text_table.h"
 #include "bench/cli/command_line.h"
 #include "reports/json/json.h"
 

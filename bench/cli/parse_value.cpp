@@ -9,9 +9,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "base/text.h"
 #include "models/networks/registry.h"
-#include "reports/document/settings.h"
 
 namespace nearmetal {
 namespace {

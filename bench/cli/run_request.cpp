@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "bench/cli/parse_value.h"
 #include "comm/layout/gpu_profiles.h"
-#include "comm/layout/layout.h"
 #include "models/networks/registry.h"
 #include "reports/json/json.h"
 
@@ -55,7 +54,7 @@ OptionSpec& add_option(Options& options, const Setting& setting, T& member) {
   }
 }
 
-void add_expect_options(Options& options, Expected& expected) {
+void add_expect_options(Options& options, Expectation& expected) {
   const auto like = [](bool (*takes)(const std::string& text), const char* form) {
     return [=](const std::string& flag, const std::string& text) {
       if (!takes(text)) throw std::invalid_argument(flag + " takes " + form);
@@ -112,17 +111,15 @@ void add_quiet(Options& options, RunRequest& request, SettingGroup group) {
   options.toggle("--quiet", request.config.quiet, "print no remarks").group = to_string(group);
 }
 
-ExpectedLink expected_link(const std::string& text) {
-  ExpectedLink link{.text = text};
+LinkClaim expected_link(const std::string& text) {
   const size_t comma = text.find(',');
-  const std::optional<int64_t> rate = bits_per_second_of(text.substr(0, comma));
+  LinkClaim link{.rate = text.substr(0, comma)};
   if (comma != text.npos) link.network = text.substr(comma + 1);
-  if (!rate || (link.network && !is_network(*link.network))) {
+  if (!bits_per_second_of(link.rate) || (link.network && !is_network(*link.network))) {
     throw std::invalid_argument(
         "--expect-link takes a rate in bits per second, such as 10G, and the network that it is "
         "of, if there are several: 10G,10.0.0.0/24");
   }
-  link.bits_per_second = *rate;
   return link;
 }
 
@@ -150,24 +147,6 @@ void add_run_options(Options& options, RunRequest& request) {
   });
   add_conducted_options(options, request);
   options.toggle("--emulated", request.emulated, "on emulated VMs, as a plan says");
-}
-
-void add_export_options(Options& options, RunRequest& request) {
-  RunConfig& run = request.config;
-  add_settings(options, request, in_export);
-  options.under(to_string(SettingGroup::files));
-  options.path("--output", "FILE", run.output, "file to write [nearmetal-MODEL.safetensors]");
-  options.toggle("--force", run.force, "replace an existing file");
-  add_quiet(options, request, SettingGroup::files);
-  options.under(to_string(SettingGroup::work));
-  options.number("--steps", "N", run.steps, {1, 1000},
-                 "train N steps on the first batch and write their results");
-  options.under(to_string(SettingGroup::files));
-  options.number("--gradient-steps", "N", request.gradient_steps, {0, 1000},
-                 "write the gradients of the first N steps alone [all]");
-  options.under(to_string(SettingGroup::optimizer));
-  options.number("--last-scale", "X", request.last_scale, {0, 1},
-                 "start the last scale of each block at X; 0.2 suits 16 bits");
 }
 
 }  // namespace nearmetal

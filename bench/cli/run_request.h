@@ -4,38 +4,21 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "bench/cli/command_line.h"
+#include "comm/layout/layout.h"
 #include "models/gpu_share.h"
 #include "reports/document/settings.h"
 #include "reports/document/types.h"
 
 namespace nearmetal {
 
-/// The rate that a network interface, or an RDMA port, must have.
-struct ExpectedLink {
-  std::string text;                      // as given: "10G,10.0.0.0/24"
-  int64_t bits_per_second = 0;           // exactly
-  std::optional<std::string> network{};  // the network of its address; none: of any
-};
-
-/// The facts that each rank must find, or the job ends before it trains.
-struct Expected {
-  std::optional<std::string> gpu{};   // part of its name
-  std::optional<std::string> uuid{};  // of the GPU, or of the MIG device
-  std::optional<std::string> mig{};   // profile of the MIG device
-  std::optional<std::string> vgpu{};  // profile of the vGPU
-  std::optional<MachineKind> environment{};
-  std::optional<ExpectedLink> link{};
-};
-
 /// RATE[,NETWORK]. Throws std::invalid_argument for another text.
-ExpectedLink expected_link(const std::string& text);
+LinkClaim expected_link(const std::string& text);
 
 /// The configuration is as typed: what depends on the device is still open.
 struct RunRequest : Workload {
-  Expected expected;
+  Expectation expected;
   bool emulated = false;                // this run is part of what emulates several machines
   bool conducted = false;               // by the sweep that started this process
   bool no_report = false;               // the table alone
@@ -44,8 +27,6 @@ struct RunRequest : Workload {
   bool through_mps = false;
   int64_t sharing_jobs = 1;  // jobs that are meant to be on the GPU, or the CPUs, at once
   std::optional<GpuShare> gpu_share;
-  std::optional<double> last_scale;       // of export: of each residual block
-  std::optional<int64_t> gradient_steps;  // of export: the first, whose gradients are written
 };
 
 // Each adds options that fill `request`.
@@ -58,9 +39,6 @@ void add_settings(Options& options, RunRequest& request, unsigned command);
 void add_quiet(Options& options, RunRequest& request, SettingGroup group);
 
 void add_run_options(Options& options, RunRequest& request);
-
-/// The options of `run` that decide what is computed, and a file for it.
-void add_export_options(Options& options, RunRequest& request);
 
 /// How a sweep speaks with a process that it starts; not shown, as are options added afterwards.
 void add_conducted_options(Options& options, RunRequest& request);

@@ -14,11 +14,8 @@
 #include "bench/cli/parse_value.h"
 #include "bench/cli/process.h"
 #include "bench/commands/program.h"
-#include "bench/commands/report.h"
-#include "bench/commands/rerun.h"
 #include "models/networks/registry.h"
 #include "reports/compare/baseline.h"
-#include "reports/compare/read_runs.h"
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/comparison_json.h"
 #include "reports/formats/comparison_text.h"
@@ -289,6 +286,14 @@ ExitCode run_gate(const GateForm& form, const Context& context) {
                  context.terminal);
 }
 
+// Pages besides what is printed.
+void add_page_options(Options& options, CompareRequest& request) {
+  options.path("--html", "FILE", request.html, "also write a page with charts");
+  options.toggle("--no-charts", "leave the charts out of the page; gnuplot draws them",
+                 [&request] { request.charts = false; });
+  options.toggle("--force", request.force, "replace an existing file");
+}
+
 }  // namespace
 
 void add_rule_options(Options& options, CompareOptions& compare) {
@@ -318,13 +323,6 @@ void add_form_options(Options& options, CompareRequest& request) {
                  [&request, choose] { choose(request.json, request.markdown); });
   options.toggle("--markdown", "print Markdown",
                  [&request, choose] { choose(request.markdown, request.json); });
-}
-
-void add_page_options(Options& options, CompareRequest& request) {
-  options.path("--html", "FILE", request.html, "also write a page with charts");
-  options.toggle("--no-charts", "leave the charts out of the page; gnuplot draws them",
-                 [&request] { request.charts = false; });
-  options.toggle("--force", request.force, "replace an existing file");
 }
 
 void remark_foreign(const RunSet& set, const Terminal& terminal) {

@@ -3,7 +3,6 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "base/errors.h"
 #include "bench/cli/command_line.h"
@@ -36,8 +35,6 @@ void add_form_options(Options& options, CompareRequest& request);
 void remark_foreign(const RunSet& set, const Terminal& terminal);
 /// Throws std::invalid_argument where a file to be written is one of these, which are read.
 void require_no_input(const CompareRequest& request, const Places& places);
-/// Pages besides what is printed.
-void add_page_options(Options& options, CompareRequest& request);
 
 /// An answer.
 struct CompareAnswer {

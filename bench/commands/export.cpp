@@ -42,6 +42,11 @@ metadata. scripts/compare_with_torch.py compares it with PyTorch: ResNets in 16 
 --last-scale 0.2, as at 1 rounding grows from layer to layer until it drowns the gradients, in
 PyTorch too. scripts/compare_curves_with_torch.py compares curves with PyTorch's.)";
 
+struct ExportRequest : RunRequest {
+  std::optional<double> last_scale;       // of each residual block
+  std::optional<int64_t> gradient_steps;  // the first, whose gradients are written
+};
+
 // The state of a network between two steps, in canonical layout.
 struct State {
   std::vector<float> parameters;
@@ -59,7 +64,7 @@ struct Training {
   std::vector<float> logits;  // of the trained network in evaluation, if it was asked for
 };
 
-State initial_state(const Graph& graph, const RunRequest& request) {
+State initial_state(const Graph& graph, const ExportRequest& request) {
   State state;
   const RunConfig& config = request.config;
   const auto seed = static_cast<uint64_t>(config.seed);
@@ -223,7 +228,7 @@ std::optional<PreparedDevice> find_device(const RunRequest& request, const Conte
 }
 
 // Refuses what holds for `run`, but not for what is written here.
-void check_request(const RunRequest& request, const Graph& graph) {
+void check_request(const ExportRequest& request, const Graph& graph) {
   const RunConfig& asked = request.config;
   if (asked.steps && asked.batch == largest_that_fits) {
     throw std::invalid_argument("--batch auto is for run; give export a number");
@@ -247,7 +252,7 @@ void check_request(const RunRequest& request, const Graph& graph) {
   }
 }
 
-ExitCode run_export(const RunRequest& request, const Context& context) {
+ExitCode run_export(const ExportRequest& request, const Context& context) {
   const RunConfig& asked = request.config;
   Terminal terminal = context.terminal;
   terminal.quiet = asked.quiet;
@@ -279,6 +284,25 @@ ExitCode run_export(const RunRequest& request, const Context& context) {
   write_safetensors(path, tensors, metadata, asked.force);
   terminal.remark("exported: " + path.string());
   return ExitCode::ok;
+}
+
+// The options of `run` that decide what is computed, and a file for it.
+void add_export_options(Options& options, ExportRequest& request) {
+  RunConfig& run = request.config;
+  add_settings(options, request, in_export);
+  options.under(to_string(SettingGroup::files));
+  options.path("--output", "FILE", run.output, "file to write [nearmetal-MODEL.safetensors]");
+  options.toggle("--force", run.force, "replace an existing file");
+  add_quiet(options, request, SettingGroup::files);
+  options.under(to_string(SettingGroup::work));
+  options.number("--steps", "N", run.steps, {1, 1000},
+                 "train N steps on the first batch and write their results");
+  options.under(to_string(SettingGroup::files));
+  options.number("--gradient-steps", "N", request.gradient_steps, {0, 1000},
+                 "write the gradients of the first N steps alone [all]");
+  options.under(to_string(SettingGroup::optimizer));
+  options.number("--last-scale", "X", request.last_scale, {0, 1},
+                 "start the last scale of each block at X; 0.2 suits 16 bits");
 }
 
 }  // namespace

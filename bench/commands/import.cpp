@@ -1,5 +1,3 @@
-#include "base/atomic_file.h"
-#include "base/text.h"
 #include "bench/cli/output.h"
 #include "bench/cli/process.h"
 #include "bench/commands/program.h"

@@ -1,9 +1,6 @@
-#include "bench/commands/plan.h"
-
 #include <algorithm>
 #include <stdexcept>
 
-#include "base/atomic_file.h"
 #include "base/pattern.h"
 #include "base/text_table.h"
 #include "bench/cli/output.h"

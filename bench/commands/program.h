@@ -1,9 +1,16 @@
-// The program as a command, and the commands that are rows of its list.
+// The program as a command, the commands that are rows of its list, and what they have of one
+// another.
 #pragma once
+
+#include <string>
 
 #include "bench/cli/command_line.h"
 
 namespace nearmetal {
+
+struct Page;         // reports/formats/page.h
+struct PlanRequest;  // bench/sweep/make_launch_plan.h
+struct RunRequest;   // bench/cli/run_request.h
 
 Command program();
 
@@ -40,5 +47,22 @@ Command version_command();
 
 /// Versions, commit, and each backend with its libraries or why it does not work here.
 ExitCode print_version(const Terminal& terminal);
+
+/// The work of `nearmetal run` in each process of a job. Joins the other ranks and trains together
+/// with them; rank 0 prints the table and writes the report. A run that fails or is stopped still
+/// writes its report; what keeps it from starting (settings, device, a path) is thrown instead.
+ExitCode run_job(const RunRequest& request, const Context& context);
+
+/// How layouts are written in short, and the options of plan and sweep that say what to run.
+extern const char* const short_form_text;
+void add_layout_options(Options& options, PlanRequest& request);
+
+/// A value that can be part of a command line. Throws std::invalid_argument.
+std::string plain_text(const std::string& flag, const std::string& text);
+
+/// A page with `charts` drawn by gnuplot, an outside program, else with tables alone; also where
+/// there is no gnuplot, which a remark on the page then says. Throws std::runtime_error where it
+/// fails.
+std::string html_of(Page page, bool charts);
 
 }  // namespace nearmetal

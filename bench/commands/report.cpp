@@ -1,5 +1,3 @@
-#include "bench/commands/report.h"
-
 #include <unistd.h>
 
 #include <cstdio>
@@ -11,7 +9,6 @@
 
 #include "base/atomic_file.h"
 #include "base/errors.h"
-#include "base/text.h"
 #include "base/text_table.h"
 #include "bench/cli/output.h"
 #include "bench/commands/compare.h"
@@ -21,6 +18,7 @@
 #include "reports/compare/work_text.h"
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/charts/charts.h"
+#include "reports/formats/page.h"
 #include "reports/formats/report_text.h"
 
 namespace nearmetal {

@@ -13,7 +13,6 @@
 #include "bench/cli/parse_value.h"
 #include "bench/cli/process.h"
 #include "bench/commands/compare.h"
-#include "bench/commands/plan.h"
 #include "bench/commands/program.h"
 #include "bench/environment/leave_out_host_info.h"
 #include "bench/sweep/repeated_layout.h"
@@ -81,9 +80,10 @@ std::optional<std::string> program_for(const Arm& arm, const std::optional<std::
 }
 
 void require_same_executable(const Repeatable& repeated, bool named) {
-  if (repeated.plan.executables.empty()) return;
+  const std::optional<Executable>& build = repeated.plan.file.layouts.at(0).build;
+  if (!build) return;
   const Executable& then = *repeated.report.arms[0].executable;
-  Executable now = repeated.plan.executables.at(0);
+  Executable now = *build;
   const std::string path = std::exchange(now.path, then.path);
   if (now == then) return;
   throw std::invalid_argument(

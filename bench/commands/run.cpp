@@ -1,5 +1,3 @@
-#include "bench/commands/run.h"
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +13,7 @@
 #include "base/sha256.h"
 #include "bench/cli/output.h"
 #include "bench/cli/process.h"
+#include "bench/cli/run_request.h"
 #include "bench/commands/program.h"
 #include "bench/commands/sweep.h"
 #include "bench/environment/binding.h"
@@ -291,13 +290,7 @@ ExitCode run_repeats(const RunForm& form, const Context& context) {
   }
   const auto [device, why] = choose_device(config.device);
   LayoutFile file = layout_of_process(device, form.request.arm);
-  const Expected& expected = form.request.expected;
-  Expectation& expect = file.layouts[0].expect;
-  expect.environment = expected.environment;
-  expect.gpu = expected.gpu;
-  expect.uuid = expected.uuid;
-  expect.mig_profile = expected.mig;
-  expect.vgpu_profile = expected.vgpu;
+  file.layouts[0].expect = form.request.expected;
   SweepForm sweep;
   sweep.resume = form.resume;
   sweep.output = config.output;

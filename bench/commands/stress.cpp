@@ -17,7 +17,6 @@
 #include "reports/json/json_text.h"
 #include "reports/json/report_fields.h"
 #include "reports/sharing/fraction_tables.h"
-#include "reports/sharing/fractions.h"
 
 namespace nearmetal {
 namespace {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <set>
 #include <stdexcept>
 
@@ -12,12 +11,10 @@
 #include "base/text_table.h"
 #include "bench/cli/output.h"
 #include "bench/cli/process.h"
-#include "bench/commands/plan.h"
 #include "bench/commands/program.h"
 #include "bench/environment/leave_out_host_info.h"
 #include "bench/sweep/run_layout.h"
 #include "bench/sweep/sweep_report.h"
-#include "bench/sweep/sweep_runs.h"
 #include "comm/launch/launch_plan.h"
 #include "comm/layout/shell_text.h"
 #include "comm/world.h"
@@ -145,7 +142,9 @@ class Sweep {
     require_no_input(output_, inputs());
     require_writable(output_, form_.force);
     std::vector<Executable> executables;
-    for (const auto& [layout, executable] : plan_.executables) executables.push_back(executable);
+    for (const Layout& layout : plan_.file.layouts) {
+      if (layout.build) executables.push_back(*layout.build);
+    }
     runs_.emplace(form_.resume, output_, form_.force,
                   JournalOrigin{plan_sha256(plan_), shell_quoted(with_files(words_, {})),
                                 report_.tool, executables},

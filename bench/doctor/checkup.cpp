@@ -20,7 +20,6 @@
 #include "bench/environment/gpu.h"
 #include "bench/environment/system_files.h"
 #include "bench/monitor/monitor_sources.h"
-#include "bench/run/defaults.h"
 #include "bench/run/prepare_device.h"
 #include "bench/run/rank_facts.h"
 #include "bench/sweep/hosts_found.h"
@@ -182,17 +181,12 @@ std::string too_few_gpus(const Host& host, const Checkup& checkup) {
 std::string not_as_expected(const LaunchPlan& plan, size_t index, const Checkup& checkup) {
   const Layout& layout = plan.file.layouts[index];
   const Placement& placement = plan.placements[index];
-  Expected expected{.gpu = layout.expect.gpu, .environment = layout.expect.environment};
-  if (layout.expect.link) {
-    const std::optional<std::string>& network = plan.file.launcher.network;
-    expected.link = expected_link(layout.expect.link->rate + (network ? "," + *network : ""));
-  }
   for (const PlacedJob& job : placement.jobs) {
     for (const PlacedRank& placed : job.ranks) {
       const bool known = !placed.gpu || *placed.gpu < std::ssize(checkup.environment.gpus);
       if (!is_this_machine(placed.address) || !known) continue;
       try {
-        require_expected(expected, checkup.environment,
+        require_expected(layout.expect, checkup.environment,
                          placed.gpu ? &checkup.environment.gpus[*placed.gpu] : nullptr);
       } catch (const std::invalid_argument& error) {
         return layout.source + "/expect: " + error.what();

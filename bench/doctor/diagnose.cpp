@@ -5,7 +5,6 @@
 #include "base/errors.h"
 #include "base/pattern.h"
 #include "base/text.h"
-#include "bench/monitor/monitor_sources.h"
 #include "comm/layout/gpu_profiles.h"
 #include "comm/layout/peer_rules.h"
 #include "reports/conditions/machine_conditions.h"

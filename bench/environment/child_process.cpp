@@ -94,6 +94,14 @@ std::optional<int> status_until(Clock::time_point deadline, pid_t child) {
   }
 }
 
+// Its status, as waitpid() tells it, once it has ended.
+int wait_for_child(pid_t child) {
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status;
+}
+
 }  // namespace
 
 void Descriptor::close() {
@@ -126,13 +134,6 @@ pid_t start_child(const std::vector<std::string>& arguments, const ChildOptions&
   if (child > 0 && bytes == 0) return child;
   if (child > 0) kill_child(child);
   throw std::system_error(reason, std::generic_category(), arguments.at(0) + " cannot be started");
-}
-
-int wait_for_child(pid_t child) {
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return status;
 }
 
 int kill_child(pid_t child) {

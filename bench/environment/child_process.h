@@ -48,9 +48,6 @@ struct ChildOptions {
 /// started: ...".
 pid_t start_child(const std::vector<std::string>& arguments, const ChildOptions& options = {});
 
-/// Its status, as waitpid() tells it, once it has ended.
-int wait_for_child(pid_t child);
-
 /// Kills a child with its whole process group and returns its status.
 int kill_child(pid_t child);
 

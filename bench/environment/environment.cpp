@@ -13,10 +13,7 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <map>
 #include <memory>
-#include <set>
 
 #include "base/errors.h"
 #include "base/sha256.h"

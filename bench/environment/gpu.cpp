@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "base/errors.h"
-#include "base/text.h"
 #include "bench/environment/rdma.h"
 #include "bench/environment/system_files.h"
 #include "bench/environment/virtualisation.h"

@@ -54,6 +54,12 @@ std::optional<unsigned> control_of(const std::string& configuration, uint32_t wa
   return {};
 }
 
+Maybe<bool> ats_capable(const fs::path& device) {
+  const auto bytes = extended_configuration(device);
+  if (!bytes) return Unknown{bytes.reason};
+  return control_of(*bytes, ats_id).has_value();
+}
+
 Maybe<bool> control_has(const fs::path& device, uint32_t id, unsigned bit) {
   const auto bytes = extended_configuration(device);
   if (!bytes) return Unknown{bytes.reason};
@@ -179,12 +185,6 @@ Maybe<int64_t> link_width_in(const fs::path& file) {
   return lanes;
 }
 
-Maybe<bool> ats_capable(const fs::path& device) {
-  const auto bytes = extended_configuration(device);
-  if (!bytes) return Unknown{bytes.reason};
-  return control_of(*bytes, ats_id).has_value();
-}
-
 Maybe<bool> ats_enabled(const fs::path& device) { return control_has(device, ats_id, ats_enable); }
 
 Maybe<bool> acs_redirects(const fs::path& device) {
@@ -213,6 +213,21 @@ Maybe<PciDistance> pci_distance(const fs::path& root, const fs::path& device,
   }
   if (host_bridge(device, above) == host_bridge(other, above_other)) return PciDistance::phb;
   return distance_of_host_bridges(root, device, other);
+}
+
+void add_pci_facts(PciDevice& found, const fs::path& device) {
+  found.numa_node = number_in(device / "numa_node");
+  found.iommu_group = Unknown{"it is in no IOMMU group, as seen from here"};
+  found.iommu_type = Unknown{found.iommu_group.reason};
+  if (const auto group = link_name(device / "iommu_group")) {
+    found.iommu_group = std::strtoll(group->c_str(), nullptr, 10);
+    found.iommu_type = first_line(device / "iommu_group/type");
+  }
+  found.virtual_function = Unknown{device.string() + " is not there"};
+  if (is_there(device)) found.virtual_function = is_there(device / "physfn");
+  found.ats_capable = ats_capable(device);
+  found.ats = ats_enabled(device);
+  found.acs_redirect = acs_redirects(device);
 }
 
 }  // namespace nearmetal

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -61,9 +60,8 @@ Maybe<int64_t> link_width_in(const std::filesystem::path& file);
 
 // Unknown where the extended configuration is not readable, as it is to root alone.
 
-/// Whether it could keep translations of the IOMMU (ATS), and whether it may: without, its accesses
-/// to the memory of peers take the way through the root complex.
-Maybe<bool> ats_capable(const std::filesystem::path& device);
+/// Whether it may keep translations of the IOMMU (ATS): without, its accesses to the memory of
+/// peers take the way through the root complex.
 Maybe<bool> ats_enabled(const std::filesystem::path& device);
 
 /// Whether a bridge above it sends what peers send one another up to the root complex (P2P request
@@ -75,21 +73,7 @@ Maybe<PciDistance> pci_distance(const std::filesystem::path& root,
                                 const std::filesystem::path& device,
                                 const std::filesystem::path& other);
 
-/// Adds the facts that are asked of GPUs and NICs alike.
-template <class Device>
-void add_pci_facts(Device& found, const std::filesystem::path& device) {
-  found.numa_node = number_in(device / "numa_node");
-  found.iommu_group = Unknown{"it is in no IOMMU group, as seen from here"};
-  found.iommu_type = Unknown{found.iommu_group.reason};
-  if (const auto group = link_name(device / "iommu_group")) {
-    found.iommu_group = std::strtoll(group->c_str(), nullptr, 10);
-    found.iommu_type = first_line(device / "iommu_group/type");
-  }
-  found.virtual_function = Unknown{device.string() + " is not there"};
-  if (is_there(device)) found.virtual_function = is_there(device / "physfn");
-  found.ats_capable = ats_capable(device);
-  found.ats = ats_enabled(device);
-  found.acs_redirect = acs_redirects(device);
-}
+/// Adds what the kernel tells of GPUs and NICs alike.
+void add_pci_facts(PciDevice& found, const std::filesystem::path& device);
 
 }  // namespace nearmetal

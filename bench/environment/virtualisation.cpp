@@ -9,7 +9,6 @@
 
 #include "base/text.h"
 #include "bench/environment/child_process.h"
-#include "bench/environment/environment.h"
 #include "bench/environment/system_files.h"
 
 #if defined(__x86_64__)

@@ -8,7 +8,6 @@
 #include "base/text_table.h"
 #include "bench/run/attribute.h"
 #include "bench/run/together.h"
-#include "models/graph.h"
 #include "models/load_module.h"
 
 namespace nearmetal {

@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "base/errors.h"
-#include "base/text.h"
 #include "bench/environment/rdma.h"
 #include "bench/monitor/monitor_sources.h"
 #include "models/control_groups.h"

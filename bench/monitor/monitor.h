@@ -10,9 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "bench/environment/nvml.h"
 #include "bench/monitor/progress.h"
-#include "reports/document/types.h"
 
 namespace nearmetal {
 

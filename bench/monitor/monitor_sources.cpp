@@ -14,7 +14,6 @@
 #include "bench/cli/process.h"
 #include "bench/environment/system_files.h"
 #include "models/probe.h"
-#include "reports/document/types.h"
 
 namespace nearmetal {
 namespace {

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "reports/document/settings.h"
-#include "reports/document/types.h"
 
 namespace nearmetal {
 

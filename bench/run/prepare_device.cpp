@@ -16,7 +16,6 @@
 #include "reports/compare/run_set.h"
 #include "reports/document/settings.h"
 #include "reports/document/warning_text.h"
-#include "reports/json/json.h"
 #include "reports/json/kernel_cache.h"
 #include "reports/json/report_files.h"
 

@@ -15,7 +15,6 @@
 #include "bench/run/defaults.h"
 #include "models/graph.h"
 #include "models/program.h"
-#include "reports/document/types.h"
 
 namespace nearmetal {
 

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <utility>
 
-#include "base/errors.h"
 #include "base/text.h"
 #include "bench/run/defaults.h"
 #include "bench/run/rank_run.h"

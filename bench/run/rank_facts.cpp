@@ -7,13 +7,9 @@
 #include <vector>
 
 #include "base/errors.h"
-#include "base/sha256.h"
 #include "base/text.h"
-#include "bench/cli/process.h"
 #include "bench/environment/environment.h"
-#include "models/program.h"
 #include "reports/json/json.h"
-#include "reports/json/report_files.h"
 
 namespace nearmetal {
 namespace {
@@ -124,11 +120,11 @@ std::string other_machine(const Virtualisation& found, MachineKind kind) {
   return why.empty() ? "" : "signs of another: " + why;
 }
 
-std::string other_links(const Environment& environment, const ExpectedLink& wanted) {
+std::string other_links(const Environment& environment, const LinkClaim& wanted) {
   std::vector<std::string> found;
   bool all_known = true;
   for (const auto& [name, rate] : links_of(environment, wanted.network)) {
-    if (rate.value == wanted.bits_per_second) return "";
+    if (rate.value == bits_per_second_of(wanted.rate)) return "";
     all_known = all_known && rate;
     found.push_back(name + " of " + (rate ? rate_text(*rate) : "unknown rate: " + rate.reason));
   }
@@ -161,7 +157,7 @@ int64_t ranks_on_same_cpus(std::span<const Report> ranks, int rank) {
   return std::ranges::count(ranks, place_of(ranks[rank]), place_of);
 }
 
-void require_expected(const Expected& expected, const Environment& environment, const Gpu* gpu) {
+void require_expected(const Expectation& expected, const Environment& environment, const Gpu* gpu) {
   const auto require = [&](FailureCode code, const std::string& value, const std::string& other) {
     if (other.empty()) return;
     throw NotAsExpected(code, std::string("--") + to_string(code) + " " + value + ": host " +
@@ -181,7 +177,7 @@ void require_expected(const Expected& expected, const Environment& environment, 
     require(expect_environment, to_string(*kind), other_machine(environment.virtualisation, *kind));
   }
   if (const auto& link = expected.link) {
-    require(expect_link, link->text, other_links(environment, *link));
+    require(expect_link, text_of(*link), other_links(environment, *link));
   }
 }
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "bench/cli/run_request.h"
+#include "comm/layout/layout.h"
 #include "reports/document/types.h"
 
 namespace nearmetal {
@@ -18,6 +18,6 @@ int64_t ranks_on_same_cpus(std::span<const Report> ranks, int rank);
 
 /// Throws NotAsExpected with the option and what is there instead. `gpu`: that of the rank, null on
 /// CPUs.
-void require_expected(const Expected& expected, const Environment& environment, const Gpu* gpu);
+void require_expected(const Expectation& expected, const Environment& environment, const Gpu* gpu);
 
 }  // namespace nearmetal

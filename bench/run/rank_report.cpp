@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "bench/cli/process.h"
-#include "bench/environment/environment.h"
+#include "bench/environment/virtualisation.h"
 #include "models/networks/registry.h"
 #include "models/pipeline_schedule.h"
 #include "models/probe.h"

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "base/atomic_file.h"
-#include "base/errors.h"
 #include "bench/cli/process.h"
 #include "bench/environment/leave_out_host_info.h"
 #include "bench/environment/system_files.h"

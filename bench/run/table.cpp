@@ -14,6 +14,15 @@
 namespace nearmetal {
 namespace {
 
+// "pipeline of 2 stages by 1f1b, 8 micro-batches", or with one micro-batch "model parallel over 2
+// stages".
+std::string pipeline_text(const RunConfig& config) {
+  const std::string stages = counted(config.pipeline, "stage");
+  if (config.micro_batches == 1) return "model parallel over " + stages;
+  return "pipeline of " + stages + " by " + to_string(config.schedule) + ", " +
+         std::to_string(config.micro_batches) + " micro-batches";
+}
+
 std::string time_text(double seconds) {
   return seconds < 1 ? significant(1e3 * seconds) + " ms" : significant(seconds) + " s";
 }

@@ -10,7 +10,6 @@
 #include "bench/cli/parse_value.h"
 #include "bench/run/defaults.h"
 #include "bench/run/prepare_device.h"
-#include "comm/launch/launch_plan.h"
 
 namespace nearmetal {
 namespace {
@@ -373,7 +372,7 @@ LayoutWorkloads layout_workloads(const LayoutFile& file, const Layout& layout,
         workloads.of_jobs.emplace(job, job_workload(file, layout, job, placement, asked));
     require_one_choice(own.first->second, layout, placement, conducted);
   }
-  require_one_choice(workloads.common, layout, placement, conducted);
+  require_one_choice(workloads, layout, placement, conducted);
   return workloads;
 }
 

@@ -1,20 +1,15 @@
 // The workloads of a layout, from its file, its combination of a grid and the command line.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
+#include "comm/launch/launch_plan.h"
 #include "comm/layout/layout.h"
 #include "comm/layout/placement.h"
 #include "reports/document/settings.h"
 
 namespace nearmetal {
-
-struct LayoutWorkloads {
-  Workload common;                       // of all jobs but these
-  std::map<size_t, Workload> of_jobs{};  // by their index, of those that have their own
-};
 
 /// Device, workload of the file, that of the layout, its combination of the grid, that of the job,
 /// and what was asked on the command line. Later sources override earlier ones; defaults are

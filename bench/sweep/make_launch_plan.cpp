@@ -21,7 +21,6 @@
 #include "comm/launch/launch_plan_text.h"
 #include "comm/launch/mpi_job_yaml.h"
 #include "comm/layout/gpu_shares.h"
-#include "comm/layout/layout.h"
 #include "comm/layout/layout_json.h"
 #include "comm/layout/short_form.h"
 #include "models/load_module.h"
@@ -166,6 +165,8 @@ std::vector<Layout> asked_layouts(const PlanRequest& request, const LayoutFile& 
                                                        : file.layouts;
   for (Layout& layout : layouts) {
     if (request.mig_config) layout.expect.mig_config = request.mig_config;
+    std::optional<LinkClaim>& link = layout.expect.link;
+    if (link && !link->network) link->network = file.launcher.network;
   }
   return fill_in_instances(std::move(layouts), hosts);
 }
@@ -228,7 +229,7 @@ void require_equal_shares(const Layout& layout, const Placement& placement) {
 // The workloads with the place of their plans in a report that was asked for.
 LayoutWorkloads with_plans(LayoutWorkloads workloads, const Layout& layout,
                            const Placement& placement) {
-  RunConfig& config = workloads.common.config;
+  RunConfig& config = workloads.config;
   if (!config.plans) return workloads;
   if (!workloads.of_jobs.empty()) {
     throw std::invalid_argument(layout.source + ": --plans holds for one workload, and its jobs " +
@@ -273,16 +274,11 @@ LaunchPlan place_layouts(const LayoutFile& file, const PlanRequest& request,
       plan.unsupported.push_back({layout.name, error.what()});
       continue;
     }
-    const size_t index = plan.placements.size();
-    if (!script && layout.executable) {
-      plan.executables.emplace(index, find_executable(*layout.executable, layout.source));
-    }
-    for (const auto& [job, workload] : workloads.of_jobs) {
-      plan.job_workloads.emplace(std::pair(index, job), workload);
-    }
-    plan.workloads.push_back(workloads.common);
+    plan.workloads.push_back(workloads);
     plan.placements.push_back(placement);
-    plan.file.layouts.push_back(layout);
+    Layout& planned = plan.file.layouts.emplace_back(layout);
+    if (script || !layout.executable) continue;
+    planned.build = find_executable(*layout.executable, layout.source);
   }
   require_combinations(plan.file.layouts, left_out, plan.unsupported);
   return plan;
@@ -396,7 +392,7 @@ std::string plan_sha256(const LaunchPlan& plan) {
   // More repeats, other builds, this program elsewhere, and what hosts are like: the same plan.
   LaunchPlan once = plan;
   once.launches.clear();
-  once.executables.clear();
+  for (Layout& layout : once.file.layouts) layout.build.reset();
   once.file.hosts.clear();
   if (once.file.launcher.program == own_path()) once.file.launcher.program = "nearmetal";
   std::string text = plan_json(once);

@@ -1,7 +1,5 @@
 #include "bench/sweep/mps_daemon.h"
 
-#include <unistd.h>
-
 #include <cerrno>
 #include <chrono>
 #include <fstream>

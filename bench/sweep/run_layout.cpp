@@ -122,10 +122,10 @@ void shorten_to_one_step(Workload& workload) {
 
 // Since the start; empty: none.
 std::string change_of_executable(const LaunchPlan& plan, size_t layout) try {
-  const std::optional<Executable> planned = executable_of(plan, layout);
-  const std::string& source = plan.file.layouts.at(layout).source;
-  if (!planned || planned == find_executable(planned->path, source)) return "";
-  return planned->path + " is another build than at the start";
+  const Layout& planned = plan.file.layouts.at(layout);
+  const std::optional<Executable>& build = planned.build;
+  if (!build || build == find_executable(build->path, planned.source)) return "";
+  return build->path + " is another build than at the start";
 } catch (const std::exception& error) {  // it is gone, or just being written
   return error.what();
 }
@@ -146,7 +146,7 @@ std::string placed(const LaunchOutcome& outcome, const Layout& layout) {
 std::string refusal_of(const LaunchPlan& plan, size_t layout, const std::vector<Report>& reports) {
   const std::vector<size_t> jobs = plan.placements.at(layout).training_jobs();
   for (size_t i = 0; i < reports.size(); ++i) {
-    const std::string other = other_work(workload_of(plan, layout, jobs.at(i)), reports[i]);
+    const std::string other = other_work(plan.workloads.at(layout).of(jobs.at(i)), reports[i]);
     if (other.empty()) continue;
     const std::string name = reports.size() > 1 ? "job " + std::to_string(i + 1) : "it";
     return name + " did other work than it was started for: " + other;
@@ -264,14 +264,16 @@ std::map<size_t, std::string> choose_plans_of_shares(const LaunchPlan& plan,
   std::map<size_t, std::string> failures;
   std::set<std::tuple<std::string, std::string, std::string>> chosen;  // work, cache, share
   LaunchPlan brief = plan;
-  for (Workload& workload : brief.workloads) shorten_to_one_step(workload);
-  for (auto& [job, workload] : brief.job_workloads) shorten_to_one_step(workload);
+  for (LayoutWorkloads& workloads : brief.workloads) {
+    shorten_to_one_step(workloads);
+    for (auto& [job, workload] : workloads.of_jobs) shorten_to_one_step(workload);
+  }
   for (const size_t layout : layouts) {
     const Placement& placement = plan.placements.at(layout);
     const Commands commands = commands_of(brief, layout);
     for (const size_t job : placement.training_jobs()) {
       if (stop != 0) break;
-      const RunConfig& config = workload_of(brief, layout, job).config;
+      const RunConfig& config = brief.workloads.at(layout).of(job).config;
       const std::string work = config_sha256(config);
       const std::string part = part_of(placement.jobs[job]);
       if (!chosen.emplace(work, config.plan_cache.value_or(""), part).second) continue;

@@ -9,17 +9,12 @@
 #include "bench/run/rank_exchange.h"
 #include "bench/run/rank_report.h"
 #include "bench/sweep/sweep_runs.h"
-#include "models/networks/registry.h"
 #include "reports/compare/run_set.h"
 #include "reports/compare/scaling.h"
-#include "reports/compare/work_text.h"
 #include "reports/document/metric.h"
-#include "reports/formats/headline.h"
 #include "reports/formats/report_text.h"
-#include "reports/formats/run_tables.h"
 #include "reports/json/json.h"
 #include "reports/merge/merge.h"
-#include "reports/statistics/inference.h"
 
 namespace nearmetal {
 namespace {
@@ -68,12 +63,13 @@ std::optional<ArmShare> share_of(const Placement& placement) {
 // The workload of each job where they have their own; of jobs that have run, as they did.
 std::vector<RunConfig> workloads_of(const LaunchPlan& plan, size_t layout,
                                     const std::vector<Report>& reports) {
-  if (!has_own_workloads(plan, layout)) return {};
+  const LayoutWorkloads& planned = plan.workloads.at(layout);
+  if (planned.of_jobs.empty()) return {};
   std::vector<RunConfig> workloads;
   for (const size_t job : plan.placements.at(layout).training_jobs()) {
     const size_t next = workloads.size();
     workloads.push_back(next < reports.size() ? reports[next].invocation.config
-                                              : workload_of(plan, layout, job).config);
+                                              : planned.of(job).config);
   }
   return workloads;
 }
@@ -94,8 +90,8 @@ std::pair<Run, std::vector<Environment>> merged(const Placement& placement,
 ArmSpeedup speedup_of(const ScalingPoint& point) {
   ArmSpeedup found{.against = point.reference,
                    .ranks = point.ranks,
-                   .speedup = point.speedup,
-                   .efficiency = point.efficiency};
+                   .speedup = point.speedup.value,
+                   .efficiency = point.efficiency.value};
   const auto fill = [](const Maybe<Interval>& interval, Maybe<double>& lower,
                        Maybe<double>& upper) {
     lower = upper = Unknown{interval.reason};
@@ -103,8 +99,8 @@ ArmSpeedup speedup_of(const ScalingPoint& point) {
     lower = interval->lower;
     upper = interval->upper;
   };
-  fill(point.speedup_interval, found.speedup_lower, found.speedup_upper);
-  fill(point.efficiency_interval, found.efficiency_lower, found.efficiency_upper);
+  fill(point.speedup.interval, found.speedup_lower, found.speedup_upper);
+  fill(point.efficiency.interval, found.efficiency_lower, found.efficiency_upper);
   return found;
 }
 
@@ -132,7 +128,7 @@ Arm arm_of(const LaunchPlan& plan, size_t layout) {
   return {.name = placement.layout,
           .kind = placement.kind,
           .share = share_of(placement),
-          .executable = executable_of(plan, layout),
+          .executable = plan.file.layouts.at(layout).build,
           .grid = plan.file.layouts.at(layout).grid,
           .runs = {}};
 }
@@ -190,7 +186,7 @@ Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutco
   Report report;
   const std::vector<size_t> jobs = placement.training_jobs();
   const std::vector<RunConfig> workloads = workloads_of(plan, layout, outcome.reports);
-  report.invocation.config = workload_of(plan, layout, jobs.front()).config;
+  report.invocation.config = plan.workloads.at(layout).of(jobs.front()).config;
   Run run = run_without_report(plan, layout, report.invocation.config);
   if (outcome.reports.size() == jobs.size()) {
     report.tool = outcome.reports[0].tool;

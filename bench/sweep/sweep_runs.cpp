@@ -218,9 +218,7 @@ void SweepRuns::pin_all_reduce(LaunchPlan& plan, size_t layout) const {
     if (workload.config.all_reduce == AllReduceKind::automatic) workload.config.all_reduce = chosen;
   };
   pin(plan.workloads.at(layout));
-  for (auto& [job, workload] : plan.job_workloads) {
-    if (job.first == layout) pin(workload);
-  }
+  for (auto& [job, workload] : plan.workloads.at(layout).of_jobs) pin(workload);
 }
 
 void SweepRuns::remove_journal() const {

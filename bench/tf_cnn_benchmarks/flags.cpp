@@ -1,7 +1,6 @@
 #include "bench/tf_cnn_benchmarks/flags.h"
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 #include <optional>
 #include <stdexcept>

@@ -11,7 +11,6 @@
 #include "base/text_table.h"
 #include "models/networks/registry.h"
 #include "reports/compare/work_text.h"
-#include "reports/document/metric.h"
 #include "reports/statistics/statistics.h"
 
 namespace nearmetal {

@@ -1,7 +1,6 @@
 #include "comm/launch/launch_plan.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <set>
 
@@ -121,16 +120,6 @@ std::string choice_by_rank(const std::vector<OwnWords>& words) {
   return text + "*) echo not started by mpirun of Open MPI >&2; exit 2;; esac";
 }
 
-constexpr size_t longest_name = 60;
-
-// Letters, digits and some signs stay, all else becomes '-'.
-std::string file_name_of(const std::string& text) {
-  std::string name = text.substr(0, longest_name);
-  std::ranges::replace_if(
-      name, [](unsigned char c) { return std::isalnum(c) == 0 && c != '_' && c != '+'; }, '-');
-  return name;
-}
-
 // Jobs that are meant to be on a GPU, or on the same CPUs, at once.
 int64_t sharing_jobs_of(const Placement& placement) {
   const std::optional<Share>& share = placement.share();
@@ -141,18 +130,15 @@ int64_t sharing_jobs_of(const Placement& placement) {
 
 // The checks of ranks: what the layout expects, and what its hosts are claimed to be.
 void append_checks(std::vector<std::string>& arguments, const Workload& workload,
-                   const Expectation& expect, const Launcher& launcher) {
+                   const Expectation& expect) {
   if (expect.gpu) arguments.push_back("--expect-gpu=" + *expect.gpu);
   if (expect.environment) {
     arguments.push_back(std::string("--expect-environment=") + to_string(*expect.environment));
   }
   if (expect.uuid) arguments.push_back("--expect-uuid=" + *expect.uuid);
-  if (expect.mig_profile) arguments.push_back("--expect-mig=" + *expect.mig_profile);
-  if (expect.vgpu_profile) arguments.push_back("--expect-vgpu=" + *expect.vgpu_profile);
-  if (expect.link) {
-    arguments.push_back("--expect-link=" + expect.link->rate +
-                        (launcher.network ? "," + *launcher.network : ""));
-  }
+  if (expect.mig) arguments.push_back("--expect-mig=" + *expect.mig);
+  if (expect.vgpu) arguments.push_back("--expect-vgpu=" + *expect.vgpu);
+  if (expect.link) arguments.push_back("--expect-link=" + text_of(*expect.link));
   const std::optional<MachineKind>& claim = workload.config.environment;
   if (claim && !workload.is_given("environment")) {
     arguments.push_back(std::string("--environment=") + to_string(*claim));
@@ -176,14 +162,14 @@ void append_arm(std::vector<std::string>& arguments, const LaunchPlan& plan, siz
 std::vector<std::string> arguments_of(const LaunchPlan& plan, size_t layout, size_t index) {
   const Placement& placement = plan.placements.at(layout);
   const PlacedJob& job = placement.jobs.at(index);
-  const Workload& workload = workload_of(plan, layout, index);
+  const Workload& workload = plan.workloads.at(layout).of(index);
   std::vector<std::string> arguments;
   if (job.stress) {
     const char* device = placement.on_gpus() ? "--device=cuda" : "--device=cpu";
     arguments = {"stress", to_string(*job.stress), device, "--conducted"};
   } else {
     arguments = run_arguments(workload);
-    append_checks(arguments, workload, plan.file.layouts.at(layout).expect, plan.file.launcher);
+    append_checks(arguments, workload, plan.file.layouts.at(layout).expect);
     arguments.emplace_back(plan.conducted ? "--conducted" : "--json");
     if (!plan.conducted) append_arm(arguments, plan, layout, index);
     if (placement.kind == Kind::emulated) arguments.emplace_back("--emulated");
@@ -232,21 +218,6 @@ std::vector<const PlacedRank*> ranks_of(const Placement& placement) {
     for (const PlacedRank& rank : job.ranks) ranks.push_back(&rank);
   }
   return ranks;
-}
-
-std::optional<Executable> executable_of(const LaunchPlan& plan, size_t layout) {
-  const auto found = plan.executables.find(layout);
-  return found == plan.executables.end() ? std::nullopt : std::optional(found->second);
-}
-
-const Workload& workload_of(const LaunchPlan& plan, size_t layout, size_t job) {
-  const auto own = plan.job_workloads.find({layout, job});
-  return own == plan.job_workloads.end() ? plan.workloads.at(layout) : own->second;
-}
-
-bool has_own_workloads(const LaunchPlan& plan, size_t layout) {
-  return std::ranges::any_of(plan.job_workloads,
-                             [&](const auto& own) { return own.first.first == layout; });
 }
 
 bool starts_plainly(const LaunchPlan& plan, const Placement& placement) {
@@ -300,15 +271,6 @@ std::string flag_of(const GpuShare& part) {
     flag += (i == 0 ? ":" : ",") + std::to_string(part.percents[i]);
   }
   return flag;
-}
-
-std::string report_name(const LaunchPlan& plan, size_t layout, const std::string& repeat,
-                        size_t job) {
-  const Placement& placement = plan.placements.at(layout);
-  std::string name =
-      std::to_string(layout + 1) + "-" + file_name_of(placement.layout) + "-run" + repeat;
-  if (placement.jobs.size() > 1) name += "-job" + std::to_string(job + 1);
-  return name + ".report.json";
 }
 
 std::vector<std::vector<std::string>> commands_of(const LaunchPlan& plan, size_t layout) {

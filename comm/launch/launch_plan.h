@@ -7,7 +7,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "comm/layout/layout.h"
@@ -32,13 +31,21 @@ std::vector<std::string> launch_command(const PlacedJob& job, const Launcher& la
                                         const std::vector<std::string>& run_arguments,
                                         const LaunchOptions& options = {});
 
+/// The workload of the jobs of a layout, defaults filled.
+struct LayoutWorkloads : Workload {
+  std::map<size_t, Workload> of_jobs{};  // by index, of those that have their own
+
+  const Workload& of(size_t job) const {
+    const auto own = of_jobs.find(job);
+    return own == of_jobs.end() ? *this : own->second;
+  }
+};
+
 struct LaunchPlan {
-  LayoutFile file;                                                // nothing left to find
-  std::vector<Placement> placements;                              // by layout
-  std::vector<Workload> workloads;                                // by layout, defaults filled
-  std::map<std::pair<size_t, size_t>, Workload> job_workloads{};  // of jobs that have their own
-  std::vector<Launch> launches;                                   // in the order of their start
-  std::map<size_t, Executable> executables{};  // of layouts that name one, as it is now
+  LayoutFile file;                         // nothing left to find
+  std::vector<Placement> placements;       // by layout
+  std::vector<LayoutWorkloads> workloads;  // by layout
+  std::vector<Launch> launches;            // in the order of their start
   LaunchOptions options;
   bool conducted = true;  // by a sweep; else each job runs by itself and prints its report
   std::vector<UnsupportedArm> unsupported{};
@@ -47,15 +54,6 @@ struct LaunchPlan {
 
 /// Those of all jobs.
 std::vector<const PlacedRank*> ranks_of(const Placement& placement);
-
-/// The build that a layout names, as it was when the plan was made.
-std::optional<Executable> executable_of(const LaunchPlan& plan, size_t layout);
-
-/// The workload of a job of a layout, both by their indices.
-const Workload& workload_of(const LaunchPlan& plan, size_t layout, size_t job);
-
-/// Whether jobs of the layout have workloads of their own.
-bool has_own_workloads(const LaunchPlan& plan, size_t layout);
 
 /// Whether a layout's rank starts without mpirun: nothing is set for it, and it has what its user
 /// has in this shell.
@@ -77,12 +75,6 @@ GpuShare gpu_part_of(const Placement& placement, const PlacedJob& job);
 
 /// --gpu-part=INDEX:PERCENT,PERCENT,...
 std::string flag_of(const GpuShare& part);
-
-/// The name that a script gives the report: "2-1x1x2-run3-job1.report.json". Numbers count from 1;
-/// that of the job is left out where there is one alone. But for `repeat`, which a script may still
-/// have to expand, of letters, digits and harmless signs.
-std::string report_name(const LaunchPlan& plan, size_t layout, const std::string& repeat,
-                        size_t job);
 
 /// The hosts that any layout takes, in the order of the file.
 std::vector<Host> hosts_taken(const LaunchPlan& plan);

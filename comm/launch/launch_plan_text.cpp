@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <cstdio>
 #include <map>
@@ -15,7 +16,6 @@
 #include "reports/json/json_text.h"
 #include "reports/json/report_fields.h"
 #include "reports/json/schema_writer.h"
-#include "reports/sharing/fractions.h"
 
 namespace nearmetal {
 namespace {
@@ -50,7 +50,7 @@ std::string own_workload(const LaunchPlan& plan, size_t layout, size_t job) {
         const std::string name = layout_name_of(setting), text = text_of(setting, value);
         if (jobs[job].workload.texts.contains(name) && !text.empty()) settings[name] = text;
       },
-      workload_of(plan, layout, job).config);
+      plan.workloads.at(layout).of(job).config);
   std::vector<std::string> texts;
   for (const auto& [name, text] : settings) texts.push_back(name + " " + text);
   return joined(texts);
@@ -63,7 +63,7 @@ bool has_own_workload(const Layout& layout) {
 
 bool has_stages(const LaunchPlan& plan, size_t layout) {
   for (size_t job = 0; job < plan.placements[layout].jobs.size(); ++job) {
-    if (workload_of(plan, layout, job).config.pipeline > 1) return true;
+    if (plan.workloads.at(layout).of(job).config.pipeline > 1) return true;
   }
   return false;
 }
@@ -101,7 +101,7 @@ TextTable table_of(const LaunchPlan& plan, size_t layout) {
       if (emulated) row.push_back(std::to_string(*rank.vm));
       row.push_back(gpu_text(rank));
       row.push_back(rank.cpus.empty() ? "all" : rank.cpus);
-      if (staged) add_stage(workload_of(plan, layout, job).config, rank.rank, row);
+      if (staged) add_stage(plan.workloads.at(layout).of(job).config, rank.rank, row);
       if (own) row.push_back(own_workload(plan, layout, job));
       table.rows.push_back(row);
     }
@@ -217,6 +217,28 @@ require_new() {
   done
 }
 )";
+
+constexpr size_t longest_name = 60;
+
+// Letters, digits and some signs stay, all else becomes '-'.
+std::string file_name_of(const std::string& text) {
+  std::string name = text.substr(0, longest_name);
+  std::ranges::replace_if(
+      name, [](unsigned char c) { return std::isalnum(c) == 0 && c != '_' && c != '+'; }, '-');
+  return name;
+}
+
+// The name that a script gives the report: "2-1x1x2-run3-job1.report.json". Numbers count from 1;
+// that of the job is left out where there is one alone. But for `repeat`, which a script may still
+// have to expand, of letters, digits and harmless signs.
+std::string report_name(const LaunchPlan& plan, size_t layout, const std::string& repeat,
+                        size_t job) {
+  const Placement& placement = plan.placements.at(layout);
+  std::string name =
+      std::to_string(layout + 1) + "-" + file_name_of(placement.layout) + "-run" + repeat;
+  if (placement.jobs.size() > 1) name += "-job" + std::to_string(job + 1);
+  return name + ".report.json";
+}
 
 // "layout_3"
 std::string function_name(size_t layout) { return "layout_" + std::to_string(layout + 1); }
@@ -344,11 +366,6 @@ struct PlanDocument {
   double estimated_seconds = 0;
 };
 
-std::optional<PlannedMig> mig_of(const PlacedRank& rank) {
-  if (!rank.mig) return {};
-  return PlannedMig{*rank.mig};
-}
-
 void fields(Archive& field, PlannedMig& mig) {
   field.type("mig");
   field("uuid", mig.uuid);
@@ -412,7 +429,7 @@ PlannedLayout planned_layout(const LaunchPlan& plan, size_t index) {
   if (placement.share()) layout.share = placement.share()->mode;
   layout.grid = plan.file.layouts[index].grid;
   layout.chosen = choices_of(plan, index);
-  layout.executable = executable_of(plan, index);
+  layout.executable = plan.file.layouts[index].build;
   for (size_t job = 0; job < placement.jobs.size(); ++job) {
     layout.jobs.push_back({placement.jobs[job].ranks, commands[job]});
   }
@@ -431,7 +448,8 @@ void fields(Archive& field, PlacedRank& rank) {
   field("visible_gpu", rank.visible_gpu, at_least(0), "Index among the GPUs that the rank sees");
   field("cpus", rank.cpus, "CPUs that it may use; empty: not limited");
   field("variables", rank.variables, "Environment variables that are set for this rank");
-  field.optional("mig", mig_of(rank), "The part of the GPU that it has; not there: all of it");
+  field.optional("mig", rank.mig ? std::optional(PlannedMig{*rank.mig}) : std::nullopt,
+                 "The part of the GPU that it has; not there: all of it");
 }
 
 void fields(Archive& field, UnsupportedArm& arm) {

@@ -6,7 +6,6 @@
 #include <charconv>
 #include <cmath>
 #include <iterator>
-#include <map>
 #include <numeric>
 #include <set>
 #include <stdexcept>
@@ -17,6 +16,12 @@
 
 namespace nearmetal {
 namespace {
+
+// A variable's name has letters, digits and '_', the first no digit, at most 200.
+bool is_variable_name(const std::string& text) {
+  static const Pattern form("[A-Za-z_][A-Za-z0-9_]{0,199}");
+  return text.size() <= 200 && form.matches(text);
+}
 
 constexpr int64_t largest_cpu = 65535;
 
@@ -299,11 +304,6 @@ bool is_host_name(const std::string& text) {
   return text.size() <= 253 && form.matches(text);
 }
 
-bool is_variable_name(const std::string& text) {
-  static const Pattern form("[A-Za-z_][A-Za-z0-9_]{0,199}");
-  return text.size() <= 200 && form.matches(text);
-}
-
 bool is_plain_text(const std::string& text) {
   return !text.empty() && text.size() <= 1000 && text.front() != '-' &&
          std::ranges::none_of(
@@ -318,6 +318,10 @@ std::optional<int64_t> bits_per_second_of(const std::string& rate) {
   const double factor = unit == 'M' ? 1e6 : unit == 'G' ? 1e9 : 1e12;
   const int64_t bits = std::llround(std::stod(parts[1]) * factor);
   return bits > 0 ? std::optional(bits) : std::nullopt;
+}
+
+std::string text_of(const LinkClaim& link) {
+  return link.rate + (link.network ? "," + *link.network : "");
 }
 
 bool is_network(const std::string& text) {

@@ -113,23 +113,27 @@ struct Grid {
 
 /// The rate that the network of ranks on several hosts must have: read, never set.
 struct LinkClaim {
-  std::string rate;  // in bits per second: "10G"
+  std::string rate;                      // in bits per second, exactly: "10G"
+  std::optional<std::string> network{};  // of its address; else any. Not in the file
 };
+
+/// "10G,10.0.0.0/24"
+std::string text_of(const LinkClaim& link);
 
 /// The bits per second of "100M", "2.5G" or "1.6T"; none: the text is no such rate.
 std::optional<int64_t> bits_per_second_of(const std::string& rate);
 
 /// The facts that every rank must find, or the run fails.
 struct Expectation {
-  std::optional<MachineKind> environment;
-  std::optional<std::string> gpu;           // part of its name
-  std::optional<int64_t> world_size;        // of each job
+  std::optional<MachineKind> environment{};
+  std::optional<std::string> gpu{};         // part of its name
+  std::optional<int64_t> world_size{};      // of each job
   std::optional<std::string> mig_config{};  // FILE or FILE#LABEL of mig-parted, of all GPUs
   std::optional<LinkClaim> link{};
   // Not in the file:
-  std::optional<std::string> uuid{};          // of the GPU, or of the MIG device
-  std::optional<std::string> mig_profile{};   // of the MIG device
-  std::optional<std::string> vgpu_profile{};  // of the vGPU
+  std::optional<std::string> uuid{};  // of the GPU, or of the MIG device
+  std::optional<std::string> mig{};   // profile of the MIG device
+  std::optional<std::string> vgpu{};  // profile of the vGPU
 };
 
 /// Jobs that run at once (or share in turn), independent of each other.
@@ -142,6 +146,7 @@ struct Layout {
   Settings workload;     // over the file's
   Expectation expect;
   std::optional<std::string> executable{};  // instead of that of the launcher
+  std::optional<Executable> build{};        // of that, when the plan was made. Not in the file
   std::optional<GridPoint> grid{};          // its combination. Not in the file
   std::string source;                       // where it was written, for messages
   bool portable = false;  // its instances took what their hosts have. Not in the file
@@ -214,9 +219,6 @@ const std::string& node_of(const Host& host);
 /// A host's name has letters, digits, '.', '-' and '_', at most 253, the first a letter or digit. A
 /// numeric address of version 6 is none, as launchers read what follows ':' as slots.
 bool is_host_name(const std::string& text);
-
-/// A variable's name has letters, digits and '_', the first no digit, at most 200.
-bool is_variable_name(const std::string& text);
 
 /// Words to show, or a value: UTF-8 without control characters, 1 to 1000 bytes, the first no '-'.
 bool is_plain_text(const std::string& text);

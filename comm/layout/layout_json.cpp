@@ -15,7 +15,6 @@
 #include "comm/layout/short_form.h"
 #include "reports/document/settings.h"
 #include "reports/json/archive.h"
-#include "reports/json/json.h"
 #include "reports/json/json_reader.h"
 #include "reports/json/json_writer.h"
 #include "reports/json/report_files.h"

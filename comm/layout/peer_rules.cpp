@@ -6,7 +6,6 @@
 #include <map>
 #include <set>
 
-#include "base/text.h"
 #include "comm/layout/gpu_profiles.h"
 
 namespace nearmetal {

@@ -8,7 +8,6 @@
 
 #include "base/text.h"
 #include "comm/layout/gpu_shares.h"
-#include "comm/layout/layout.h"
 #include "comm/layout/short_form.h"
 
 namespace nearmetal {

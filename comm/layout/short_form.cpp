@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/text.h"
-#include "comm/layout/layout.h"
 
 namespace nearmetal {
 namespace {

@@ -3,7 +3,6 @@
 #include <limits>
 #include <memory>
 #include <stdexcept>
-#include <string>
 #include <type_traits>
 
 #include "models/sixteen_bits.h"

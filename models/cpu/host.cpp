@@ -6,14 +6,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <limits>
 #include <map>
-#include <memory>
 #include <new>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>

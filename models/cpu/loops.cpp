@@ -1,7 +1,5 @@
 #include "models/cpu/loops.h"
 
-#include <algorithm>
-#include <cmath>
 #include <stdexcept>
 #include <type_traits>
 #include <utility>

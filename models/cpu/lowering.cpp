@@ -1,11 +1,11 @@
 #include "models/cpu/lowering.h"
 
 #include <algorithm>
-#include <array>
-#include <map>
 #include <stdexcept>
-#include <utility>
 
+#include "models/cpu/loops.h"
+#include "models/cpu/lowering_images.h"
+#include "models/cpu/lowering_tokens.h"
 #include "models/memory_plan.h"
 
 namespace nearmetal::cpu {
@@ -32,53 +32,89 @@ dnnl::memory::desc with_type(const dnnl::memory::desc& desc, dnnl::memory::data_
   throw std::runtime_error("oneDNN has no name for the layout of a parameter");
 }
 
+// How a kind of node is lowered: forward, and backward where a reader left a gradient at its
+// output. Null: there is nothing to do, or Lowering knows more.
+struct Rule {
+  OpKind op;
+  void (*forward)(Lowering& to, int i) = nullptr;
+  void (*backward)(Lowering& to, int i, Tensor* dy) = nullptr;
+  bool fp32_alone = false;
+};
+
+const Rule& rule_of(OpKind op) {
+  static constexpr std::array rules = {
+      Rule{OpKind::input},
+      Rule{OpKind::token_ids},  // no tensor: they lie in the state
+      Rule{OpKind::embedding, forward_embedding, backward_embedding, true},
+      Rule{OpKind::conv, forward_convolution, backward_convolution},
+      Rule{OpKind::batch_norm, forward_norm, backward_norm},
+      Rule{OpKind::layer_norm, forward_layer_norm, backward_layer_norm, true},
+      Rule{OpKind::relu, forward_relu},
+      Rule{OpKind::gelu, forward_gelu, backward_gelu, true},
+      Rule{OpKind::add, forward_add, backward_add},
+      Rule{OpKind::token_linear, forward_linear, backward_linear, true},
+      Rule{OpKind::attention, forward_attention, backward_attention, true},
+      Rule{OpKind::class_token, forward_class_token, backward_class_token, true},
+      Rule{OpKind::positions, forward_positions, backward_positions, true},
+      Rule{OpKind::select_token, forward_select_token, backward_select_token, true},
+      Rule{OpKind::max_pool, forward_pool, backward_pool},
+      Rule{OpKind::global_average_pool, forward_pool, backward_pool},
+      Rule{OpKind::linear, forward_linear, backward_linear},
+      Rule{OpKind::softmax_cross_entropy, forward_loss},  // with its gradient
+      Rule{OpKind::span_loss, forward_span_loss, nullptr, true},
+      Rule{OpKind::boundary},  // of a stage
+  };
+  static_assert(rules.size() == names_of(OpKind{}).size());
+  return *std::ranges::find(rules, op, &Rule::op);
+}
+
 }  // namespace
 
 Lowering::Lowering(const Graph& graph, const ProgramOptions& options, const dnnl::engine& engine,
                    StepState& state)
-    : graph_(graph),
-      options_(options),
-      engine_(engine),
-      state_(state),
-      type_(data_type(options.precision)) {
-  attributes_.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  step_.slices.resize(graph.parameters().size());
+    : graph(graph),
+      options(options),
+      engine(engine),
+      state(state),
+      type(data_type(options.precision)) {
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  step.slices.resize(graph.parameters().size());
 }
 
 LoweredStep Lowering::run() {
-  const int64_t own = options_.pipeline.is_pipelined() ? options_.micro_batches : 1;
-  const size_t nodes = graph_.nodes().size();
+  const int64_t own = options.pipeline.is_pipelined() ? options.micro_batches : 1;
+  const size_t nodes = graph.nodes().size();
   kept_.assign(own, {std::vector<Tensor*>(nodes),
                      std::vector<Tensor*>(nodes),
                      std::vector<std::vector<Tensor*>>(nodes),
                      {}});
   boundary_.resize(own);
-  const StepFacts facts{.pipeline = options_.pipeline,
-                        .micro_batches = options_.micro_batches,
-                        .trainable = graph_.is_trainable(),
-                        .forward_only = options_.forward_only};
+  const StepFacts facts{.pipeline = options.pipeline,
+                        .micro_batches = options.micro_batches,
+                        .trainable = graph.is_trainable(),
+                        .forward_only = options.forward_only};
   for (const StepEvent& event : step_order(facts)) lower_event(event);
   place_parameters();
   place_step();
-  return std::move(step_);
+  return std::move(step);
 }
 
 void Lowering::lower_event(const StepEvent& event) {
-  LoweredEvent lowered{.event = event, .begin = step_.operations.size()};
+  LoweredEvent lowered{.event = event, .begin = step.operations.size()};
   if (event.micro_batch >= std::ssize(kept_)) {  // the first micro-batch has had such an event
-    lowered = *std::ranges::find(step_.events, event.kind,
+    lowered = *std::ranges::find(step.events, event.kind,
                                  [](const LoweredEvent& e) { return e.event.kind; });
     lowered.event = event;
-    step_.events.push_back(lowered);
+    step.events.push_back(lowered);
     return;
   }
-  micro_batch_ = static_cast<int>(event.micro_batch);
-  std::swap(tensors_, kept_[micro_batch_]);
+  micro_batch = static_cast<int>(event.micro_batch);
+  std::swap(tensors, kept_[micro_batch]);
   switch (event.kind) {
     case StepEventKind::forward:
       lower_pass(Pass::forward);
-      update_statistics();
-      if (!graph_.receives()) lowered.images = tensors_.values[0];
+      update_statistics(*this);
+      if (!graph.receives()) lowered.images = tensors.values[0];
       break;
     case StepEventKind::backward:
       lower_pass(Pass::backward);
@@ -95,14 +131,14 @@ void Lowering::lower_event(const StepEvent& event) {
     default:  // what the program does
       break;
   }
-  std::swap(tensors_, kept_[micro_batch_]);
-  lowered.end = step_.operations.size();
-  if (step_.images == nullptr) step_.images = lowered.images;
-  step_.events.push_back(lowered);
+  std::swap(tensors, kept_[micro_batch]);
+  lowered.end = step.operations.size();
+  if (step.images == nullptr) step.images = lowered.images;
+  step.events.push_back(lowered);
 }
 
 void Lowering::lower_pass(Pass pass) {
-  const int count = static_cast<int>(graph_.nodes().size());
+  const int count = static_cast<int>(graph.nodes().size());
   for (int i = 0; i < count; ++i) walk(pass == Pass::forward ? i : count - 1 - i, pass);
 }
 
@@ -110,60 +146,33 @@ void Lowering::walk(int node, Pass pass) {
   try {
     pass == Pass::forward ? forward(node) : backward(node);
   } catch (const dnnl::error& error) {  // no std::runtime_error, and names no layer
-    throw std::runtime_error("oneDNN cannot compute " + graph_.node(node).name + " in " +
-                             to_string(options_.precision) + ": " + error.what());
+    throw std::runtime_error("oneDNN cannot compute " + graph.node(node).name + " in " +
+                             to_string(options.precision) + ": " + error.what());
   }
-}
-
-const Lowering::Rule& Lowering::rule_of(OpKind op) {
-  using L = Lowering;
-  static constexpr std::array rules = {
-      Rule{OpKind::input},
-      Rule{OpKind::token_ids},  // no tensor: they lie in the state
-      Rule{OpKind::embedding, &L::forward_embedding, &L::backward_embedding, true},
-      Rule{OpKind::conv, &L::forward_convolution, &L::backward_convolution},
-      Rule{OpKind::batch_norm, &L::forward_norm, &L::backward_norm},
-      Rule{OpKind::layer_norm, &L::forward_layer_norm, &L::backward_layer_norm, true},
-      Rule{OpKind::relu, &L::forward_relu},
-      Rule{OpKind::gelu, &L::forward_gelu, &L::backward_gelu, true},
-      Rule{OpKind::add, &L::forward_add, &L::backward_add},
-      Rule{OpKind::token_linear, &L::forward_linear, &L::backward_linear, true},
-      Rule{OpKind::attention, &L::forward_attention, &L::backward_attention, true},
-      Rule{OpKind::class_token, &L::forward_class_token, &L::backward_class_token, true},
-      Rule{OpKind::positions, &L::forward_positions, &L::backward_positions, true},
-      Rule{OpKind::select_token, &L::forward_select_token, &L::backward_select_token, true},
-      Rule{OpKind::max_pool, &L::forward_pool, &L::backward_pool},
-      Rule{OpKind::global_average_pool, &L::forward_pool, &L::backward_pool},
-      Rule{OpKind::linear, &L::forward_linear, &L::backward_linear},
-      Rule{OpKind::softmax_cross_entropy, &L::forward_loss},  // with its gradient
-      Rule{OpKind::span_loss, &L::forward_span_loss, nullptr, true},
-      Rule{OpKind::boundary, &L::forward_boundary},
-  };
-  static_assert(rules.size() == names_of(OpKind{}).size());
-  return *std::ranges::find(rules, op, &Rule::op);
 }
 
 void Lowering::forward(int i) {
-  const Rule& rule = rule_of(graph_.node(i).op);
-  if (rule.fp32_alone && options_.precision != Precision::fp32) {
-    throw std::invalid_argument("the CPU backend computes '" + graph_.node(i).name +
-                                "' in fp32 alone, not in " + to_string(options_.precision) +
+  const Rule& rule = rule_of(graph.node(i).op);
+  if (rule.fp32_alone && options.precision != Precision::fp32) {
+    throw std::invalid_argument("the CPU backend computes '" + graph.node(i).name +
+                                "' in fp32 alone, not in " + to_string(options.precision) +
                                 ": use fp32");
   }
-  if (rule.forward != nullptr) (this->*rule.forward)(i);
+  if (rule.op == OpKind::boundary) return forward_boundary(i);
+  if (rule.forward != nullptr) rule.forward(*this, i);
 }
 
 void Lowering::backward(int i) {
-  const Rule& rule = rule_of(graph_.node(i).op);
+  const Rule& rule = rule_of(graph.node(i).op);
   if (rule.op == OpKind::boundary) return backward_boundary(i);
-  if (rule.op == OpKind::relu) return backward_relu(i);
+  if (rule.op == OpKind::relu) return backward_relu(*this, i);
   if (rule.backward == nullptr) return;
-  if (Tensor* dy = gradient_of(i)) (this->*rule.backward)(i, dy);
+  if (Tensor* dy = gradient_of(i)) rule.backward(*this, i, dy);
 }
 
 Tensor* Lowering::tensor(const Desc& desc, Region region, int64_t offset_bytes) {
-  return &step_.tensors.emplace_back(
-      Tensor{dnnl::memory(desc, engine_, DNNL_MEMORY_NONE), region, offset_bytes});
+  return &step.tensors.emplace_back(
+      Tensor{dnnl::memory(desc, engine, DNNL_MEMORY_NONE), region, offset_bytes});
 }
 
 Tensor* Lowering::view(Tensor* whole, const Desc& desc, int64_t offset_bytes) {
@@ -172,13 +181,13 @@ Tensor* Lowering::view(Tensor* whole, const Desc& desc, int64_t offset_bytes) {
   return shown;
 }
 
-Lowering::Dims Lowering::dims(int node) const {
-  const Shape& shape = graph_.node(node).shape;
-  return {options_.batch_size, shape.channels, shape.height, shape.width};
+Dims Lowering::dims(int node) const {
+  const Shape& shape = graph.node(node).shape;
+  return {options.batch_size, shape.channels, shape.height, shape.width};
 }
 
 double Lowering::flops(int node) const {
-  return graph_.forward_flops(graph_.node(node)) * static_cast<double>(options_.batch_size);
+  return graph.forward_flops(graph.node(node)) * static_cast<double>(options.batch_size);
 }
 
 std::string Lowering::key(const std::string& what, int node) const {
@@ -186,14 +195,14 @@ std::string Lowering::key(const std::string& what, int node) const {
     return std::to_string(shape.channels) + "x" + std::to_string(shape.height) + "x" +
            std::to_string(shape.width);
   };
-  const Node& n = graph_.node(node);
-  std::string key = what + " n" + std::to_string(options_.batch_size) + " " +
-                    text(graph_.input_shape(n)) + " to " + text(n.shape);
+  const Node& n = graph.node(node);
+  std::string key = what + " n" + std::to_string(options.batch_size) + " " +
+                    text(graph.input_shape(n)) + " to " + text(n.shape);
   if (n.op == OpKind::conv || n.op == OpKind::max_pool) {
     key += " k" + std::to_string(n.window.kernel) + " s" + std::to_string(n.window.stride) + " p" +
            std::to_string(n.window.padding);
   }
-  return key + " " + to_string(options_.precision);
+  return key + " " + to_string(options.precision);
 }
 
 Operation& Lowering::emit(const std::string& name, Phase phase, const std::string& implementation,
@@ -201,12 +210,12 @@ Operation& Lowering::emit(const std::string& name, Phase phase, const std::strin
   std::erase(operands, nullptr);
   double bytes = 0;
   for (const Tensor* operand : operands) bytes += static_cast<double>(operand->bytes());
-  return step_.operations.emplace_back(Operation{.name = name,
-                                                 .phase = phase,
-                                                 .implementation = implementation,
-                                                 .bytes = bytes,
-                                                 .operands = std::move(operands),
-                                                 .run = std::move(run)});
+  return step.operations.emplace_back(Operation{.name = name,
+                                                .phase = phase,
+                                                .implementation = implementation,
+                                                .bytes = bytes,
+                                                .operands = std::move(operands),
+                                                .run = std::move(run)});
 }
 
 Tensor* Lowering::reordered(const std::string& name, Phase phase, Tensor* from,
@@ -218,48 +227,83 @@ Tensor* Lowering::reordered(const std::string& name, Phase phase, Tensor* from,
 }
 
 void Lowering::reorder_into(const std::string& name, Phase phase, Tensor* from, Tensor* to) {
-  const dnnl::reorder::primitive_desc desc(engine_, from->desc(), engine_, to->desc(), attributes_);
+  const dnnl::reorder::primitive_desc desc(engine, from->desc(), engine, to->desc(), attributes);
   emit<dnnl::reorder>(name + " reorder", phase, "", desc,
                       {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
 }
 
 void Lowering::define_parameter(int parameter, const Desc& desc) {
-  ParameterSlice& slice = step_.slices[parameter];
+  ParameterSlice& slice = step.slices[parameter];
   if (slice.value != nullptr) return;  // by the first micro-batch
   const Desc master = with_type(desc, dnnl::memory::data_type::f32);
   slice.value = tensor(master, Region::values);
-  if (!options_.forward_only) slice.gradient = tensor(master, Region::gradients);
+  if (!options.forward_only) slice.gradient = tensor(master, Region::gradients);
   if (desc != master) slice.copy = tensor(desc, Region::copies);
 }
 
 Tensor* Lowering::vector_operand(int parameter) {
-  define_parameter(parameter, vector(graph_.parameters()[parameter].size));
+  define_parameter(parameter, fp32_vector(graph.parameters()[parameter].size));
   return operand(parameter);
 }
 
-Tensor* Lowering::norm_scratch(const NormExtent& extent) {
-  return tensor(vector(norm_scratch_bytes(extent) / 4));
-}
-
 Tensor* Lowering::operand(int parameter) const {
-  const ParameterSlice& slice = step_.slices[parameter];
+  const ParameterSlice& slice = step.slices[parameter];
   return slice.copy != nullptr ? slice.copy : slice.value;
 }
 
 Tensor* Lowering::gradient_target(int parameter, const Desc& desc) {
-  Tensor* gradient = step_.slices[parameter].gradient;
-  return gradient->desc() == desc ? gradient : tensor(desc);
+  Tensor* stored = gradient(parameter);
+  return stored->desc() == desc ? stored : tensor(desc);
 }
 
 void Lowering::store_gradient(const std::string& name, int parameter, Tensor* gradient) {
-  Tensor* stored = step_.slices[parameter].gradient;
+  Tensor* stored = step.slices[parameter].gradient;
   if (gradient != stored) reorder_into(name, Phase::backward, gradient, stored);
+}
+
+Tensor* Lowering::value(int node) {
+  if (tensors.values[node] == nullptr) {
+    if (!graph.is(node, OpKind::input)) throw std::logic_error("a node reads a later one");
+    tensors.values[node] = tensor({dims(node), type, dnnl::memory::format_tag::nchw});
+  }
+  return tensors.values[node];
+}
+
+void Lowering::emit_sum(const std::string& name, Phase phase, Tensor* left, Tensor* right,
+                        bool relu, Tensor* out) {
+  const int64_t elements = out->bytes() / element_bytes(options.precision);
+  emit(name, phase, "own loop", {left, right, out}, [=, precision = options.precision] {
+    add(precision, left->data(), right->data(), relu, out->data(), elements);
+  });
+}
+
+void Lowering::add_gradient(int node, Tensor* gradient) {
+  tensors.gradients[node].push_back(
+      reordered(graph.node(node).name, Phase::backward, gradient, value(node)->desc()));
+}
+
+Tensor* Lowering::gradient_of(int node) {
+  std::vector<Tensor*>& parts = tensors.gradients[node];
+  while (parts.size() > 1) {
+    Tensor* left = parts[parts.size() - 2];
+    Tensor* right = parts.back();
+    Tensor* sum = tensor(left->desc());
+    emit_sum(graph.node(node).name + " gradients", Phase::backward, left, right, false, sum);
+    parts.pop_back();
+    parts.back() = sum;
+  }
+  return parts.empty() ? nullptr : parts.front();
+}
+
+Tensor* Lowering::loss_gradient(int logits, const Desc& desc) {
+  if (options.forward_only) return nullptr;
+  return tensors.gradients[logits].emplace_back(tensor(desc));
 }
 
 // Last layer first: the order in which the backward pass completes gradients.
 void Lowering::place_parameters() {
   int64_t elements = 0;
-  for (auto slice = step_.slices.rbegin(); slice != step_.slices.rend(); ++slice) {
+  for (auto slice = step.slices.rbegin(); slice != step.slices.rend(); ++slice) {
     const auto place = [&](Tensor* tensor, int64_t size) {
       if (tensor != nullptr) tensor->offset_bytes = elements * size;
     };
@@ -268,16 +312,16 @@ void Lowering::place_parameters() {
     place(slice->copy, 2);
     elements += round_up(slice->value->bytes(), slice_alignment) / 4;
   }
-  step_.bytes(Region::values) = 4 * elements;
-  step_.bytes(Region::gradients) = options_.forward_only ? 0 : 4 * elements;
-  step_.bytes(Region::copies) = type_ != dnnl::memory::data_type::f32 ? 2 * elements : 0;
+  step.bytes(Region::values) = 4 * elements;
+  step.bytes(Region::gradients) = options.forward_only ? 0 : 4 * elements;
+  step.bytes(Region::copies) = type != dnnl::memory::data_type::f32 ? 2 * elements : 0;
 }
 
 void Lowering::place_step() {
-  const int last = static_cast<int>(step_.operations.size()) - 1;
+  const int last = static_cast<int>(step.operations.size()) - 1;
   std::map<const Tensor*, BufferLife> found;
   for (int k = 0; k <= last; ++k) {
-    for (const Tensor* operand : step_.operations[k].operands) {
+    for (const Tensor* operand : step.operations[k].operands) {
       if (operand->whole != nullptr) operand = operand->whole;
       if (operand->region != Region::step) continue;
       BufferLife& life =
@@ -285,7 +329,7 @@ void Lowering::place_step() {
       life.last_use = k;
     }
   }
-  for (const LoweredEvent& event : step_.events) {
+  for (const LoweredEvent& event : step.events) {
     if (event.images == nullptr) continue;
     BufferLife& life = found[event.images];
     if (kept_.size() == 1) {
@@ -296,7 +340,7 @@ void Lowering::place_step() {
   }
   std::vector<BufferLife> lives;
   std::vector<Tensor*> placed;
-  for (Tensor& tensor : step_.tensors) {
+  for (Tensor& tensor : step.tensors) {
     const auto life = found.find(&tensor);
     if (life == found.end()) continue;
     placed.push_back(&tensor);
@@ -304,33 +348,33 @@ void Lowering::place_step() {
   }
   const MemoryPlan plan = plan_memory(lives);
   for (size_t i = 0; i < placed.size(); ++i) placed[i]->offset_bytes = plan.offsets[i];
-  step_.bytes(Region::step) = plan.total_bytes;
+  step.bytes(Region::step) = plan.total_bytes;
 }
 
 // Row by row, as both sides understand it, whatever layouts their kernels take. What a linear layer
 // leaves has two dimensions here.
 Tensor* Lowering::boundary_tensor(int boundary) {
   int source = boundary;
-  while (!graph_.node(source).inputs.empty() && !graph_.node(source).parameters.size() &&
-         graph_.node(source).op != OpKind::max_pool &&
-         graph_.node(source).op != OpKind::global_average_pool) {
-    source = graph_.node(source).inputs[0];
+  while (!graph.node(source).inputs.empty() && !graph.node(source).parameters.size() &&
+         graph.node(source).op != OpKind::max_pool &&
+         graph.node(source).op != OpKind::global_average_pool) {
+    source = graph.node(source).inputs[0];
   }
-  if (!graph_.is(source, OpKind::linear)) {
+  if (!graph.is(source, OpKind::linear)) {
     // Tokens as they lie: their features innermost.
-    const bool tokens = graph_.node(boundary).shape.width == 1;
-    return tensor({dims(boundary), type_,
+    const bool tokens = graph.node(boundary).shape.width == 1;
+    return tensor({dims(boundary), type,
                    tokens ? dnnl::memory::format_tag::nhwc : dnnl::memory::format_tag::nchw});
   }
-  const Dims rows{options_.batch_size, graph_.node(boundary).shape.channels};
-  return tensor({rows, type_, dnnl::memory::format_tag::nc});
+  const Dims rows{options.batch_size, graph.node(boundary).shape.channels};
+  return tensor({rows, type, dnnl::memory::format_tag::nc});
 }
 
 Tensor* Lowering::transferred(Transfer transfer) {
-  if (transfer == Transfer::send_value) return tensors_.values.back();
-  if (transfer == Transfer::send_gradient) return tensors_.gradients.front().front();
+  if (transfer == Transfer::send_value) return tensors.values.back();
+  if (transfer == Transfer::send_gradient) return tensors.gradients.front().front();
   const bool value = transfer == Transfer::receive_value;
-  return boundary_tensor(value ? 0 : static_cast<int>(graph_.nodes().size()) - 1);
+  return boundary_tensor(value ? 0 : static_cast<int>(graph.nodes().size()) - 1);
 }
 
 void Lowering::emit_transfer(const StepEvent& event) {
@@ -341,7 +385,7 @@ void Lowering::emit_transfer(const StepEvent& event) {
   Tensor* data = boundary(transfer);
   emit(std::string(to_string(event.kind)) + " " + to_string(transfer),
        value ? Phase::forward : Phase::backward, "transfer", {data},
-       [=, micro_batch = micro_batch_, &stage = state_.stage] {
+       [=, micro_batch = micro_batch, &stage = state.stage] {
          if (stage.links == nullptr) throw std::logic_error("the stage has no neighbours");
          const double begin = steady_seconds();
          if (starts) {
@@ -357,7 +401,7 @@ void Lowering::emit_transfer(const StepEvent& event) {
 }
 
 void Lowering::emit_mark(const StepEvent& event) {
-  emit(to_string(event.kind), Phase::forward, "mark", {}, [event, &stage = state_.stage] {
+  emit(to_string(event.kind), Phase::forward, "mark", {}, [event, &stage = state.stage] {
     const double now = steady_seconds();
     if (event.kind == StepEventKind::begin_pipeline) {
       stage.seconds = {};
@@ -376,15 +420,15 @@ void Lowering::emit_mark(const StepEvent& event) {
 }
 
 void Lowering::forward_boundary(int i) {
-  tensors_.values[i] = i == 0
-                           ? boundary(Transfer::receive_value)
-                           : reordered(graph_.node(i).name, Phase::forward,
-                                       value(graph_.node(i).inputs[0]), boundary_tensor(i)->desc());
+  tensors.values[i] = i == 0
+                          ? boundary(Transfer::receive_value)
+                          : reordered(graph.node(i).name, Phase::forward,
+                                      value(graph.node(i).inputs[0]), boundary_tensor(i)->desc());
 }
 
 void Lowering::backward_boundary(int i) {
   if (i > 0) {
-    add_gradient(graph_.node(i).inputs[0], boundary(Transfer::receive_gradient));
+    add_gradient(graph.node(i).inputs[0], boundary(Transfer::receive_gradient));
   } else {
     gradient_of(i);  // their sum is what is sent
   }

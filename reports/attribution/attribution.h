@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "reports/conditions/condition.h"
-#include "reports/document/types.h"
 
 namespace nearmetal {
 

@@ -15,7 +15,6 @@
 #include "reports/compare/compare.h"
 #include "reports/compare/gate.h"
 #include "reports/json/report_files.h"
-#include "reports/statistics/inference.h"
 #include "reports/statistics/statistics.h"
 
 namespace nearmetal {

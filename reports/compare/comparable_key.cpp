@@ -1,7 +1,7 @@
 #include "reports/compare/comparable_key.h"
 
 #include <algorithm>
-#include <array>
+#include <bit>
 #include <functional>
 #include <map>
 #include <set>
@@ -15,6 +15,16 @@
 
 namespace nearmetal {
 namespace {
+
+// The memory as it is installed, of which a kernel keeps some hundredths: whole GiB, or sixteenths
+// of the largest power of two below.
+Maybe<int64_t> installed_memory_gib(const Environment& environment) {
+  if (!environment.memory_bytes) return environment.memory_bytes;
+  constexpr uint64_t gib = uint64_t{1} << 30;
+  const auto bytes = static_cast<uint64_t>(*environment.memory_bytes);
+  const uint64_t unit = std::max(gib, std::bit_floor(bytes) / 16);
+  return static_cast<int64_t>((bytes + unit - 1) / unit * unit / gib);
+}
 
 using Key = std::vector<KeyField>;
 
@@ -254,10 +264,6 @@ std::string gpu_chip(const std::string& product) {
     if (dash != word.npos) break;
   }
   return chip.empty() ? product : chip;
-}
-
-std::string gpu_board(const std::string& product) {
-  return product.substr(0, product.find(" MIG "));
 }
 
 Key comparable_key(const Report& report, const Arm& arm, const Run& run) {

@@ -44,9 +44,6 @@ std::vector<std::string> fields_that_may_differ();
 /// "NVIDIA A100-SXM4-80GB", "GRID A100-40C" and "NVIDIA A100 80GB PCIe MIG 1g.10gb" are all A100.
 std::string gpu_chip(const std::string& product);
 
-/// The board of a GPU: "NVIDIA H200" of its MIG device "NVIDIA H200 MIG 1g.18gb", too.
-std::string gpu_board(const std::string& product);
-
 /// The sides as they are given: any two sets of runs, or bare metal and a VM or a container.
 enum class ComparisonForm { sets, vm, container };
 constexpr auto names_of(ComparisonForm) { return std::array{"sets", "vm", "container"}; }

@@ -6,9 +6,6 @@
 #include <cstring>
 #include <map>
 #include <set>
-#include <stdexcept>
-#include <string>
-#include <string_view>
 #include <tuple>
 
 #include "base/text.h"
@@ -174,10 +171,9 @@ void add_rows(Comparison& comparison, const ArmPair& pair,
 ExplainedSide side_of(const RunArm& arm, const std::vector<Environment>& environments) {
   ExplainedSide side;
   std::set<int64_t> places;
-  for (const SetRun& run : arm.runs) {
-    if (run.run.status != Status::complete) continue;
-    side.runs.push_back(&run.run);
-    for (const Rank& rank : run.run.ranks) places.insert(rank.environment);
+  for (const SetRun* run : complete_runs(arm)) {
+    side.runs.push_back(&run->run);
+    for (const Rank& rank : run->run.ranks) places.insert(rank.environment);
   }
   for (const int64_t place : places) {
     if (place >= 0) side.environments.push_back(&environments.at(place));

@@ -11,7 +11,6 @@
 #include "reports/compare/run_set.h"
 #include "reports/document/metric.h"
 #include "reports/document/special_members.h"
-#include "reports/document/types.h"
 #include "reports/statistics/inference.h"
 
 namespace nearmetal {
@@ -77,6 +76,8 @@ struct SideSummary {
   bool emulated = false;  // measured in emulated VMs
   std::string disturbed;  // why a run was not shown to be taken in peace; empty: all were
   std::vector<RunWarning> warnings;
+
+  Estimate mean() const { return {*geometric_mean, interval}; }  // where it is known
 };
 
 /// One layout and metric.

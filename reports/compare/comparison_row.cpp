@@ -294,16 +294,16 @@ std::vector<double> throughputs(const RunArm& arm) {
   return values;
 }
 
-Maybe<Interval> interval_around(double value, const WeightedSamples& samples) {
+Estimate estimate_around(double value, const WeightedSamples& samples) {
   std::vector<std::pair<double, LogEstimate>> terms;
   for (const auto& [weight, values] : samples) {
     const auto estimate = log_mean(values);
-    if (!estimate) return Unknown{"fewer than 2 runs"};
+    if (!estimate) return {value, Unknown{"fewer than 2 runs"}};
     terms.emplace_back(weight, *estimate);
   }
   LogEstimate estimate = combined(terms);
   estimate.value = std::log(value);
-  return interval(estimate, side_confidence);
+  return {value, interval(estimate, side_confidence)};
 }
 
 SideSummary summary_of_arm(const RunArm& arm, const Metric& metric) {

@@ -1,13 +1,11 @@
 // One row of a comparison: the runs of two arms, by one metric.
 #pragma once
 
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "reports/compare/compare.h"
 #include "reports/compare/run_notes.h"
-#include "reports/statistics/sessions.h"
 
 namespace nearmetal {
 
@@ -23,9 +21,9 @@ std::vector<double> throughputs(const RunArm& arm);
 /// Values by run, and how the logarithm of their mean weighs.
 using WeightedSamples = std::vector<std::pair<double, std::vector<double>>>;
 
-/// The interval (95 %) around a value whose logarithm moves with those of these means, each by its
-/// weight. Unknown where one of them has too few runs for an error.
-Maybe<Interval> interval_around(double value, const WeightedSamples& samples);
+/// A value whose logarithm moves with those of these means, each by its weight. Its interval is
+/// unknown where one of them has too few runs for an error.
+Estimate estimate_around(double value, const WeightedSamples& samples);
 
 /// "1413 [1406, 1420]", the mean alone where there is no interval, or "-".
 std::string mean_text(const SideSummary& side, const Metric& metric);

@@ -154,8 +154,7 @@ std::vector<RowAnswer> answers_of(const Comparison& comparison, const GateOption
 int64_t fewest_runs(const RunSet& set) {
   int64_t fewest = std::numeric_limits<int64_t>::max();
   for (const RunArm& arm : set.arms) {
-    const auto status = [](const SetRun& run) { return run.run.status; };
-    fewest = std::min<int64_t>(fewest, std::ranges::count(arm.runs, Status::complete, status));
+    fewest = std::min<int64_t>(fewest, std::ssize(complete_runs(arm)));
   }
   return fewest;
 }

@@ -6,7 +6,6 @@
 #include <set>
 
 #include "base/text.h"
-#include "reports/compare/compare.h"
 #include "reports/compare/comparison_row.h"
 #include "reports/statistics/statistics.h"
 
@@ -132,12 +131,10 @@ std::optional<Knee> knee_of(const GridCurve& curve) {
   knee.point = &*std::ranges::find_if(curve.points, [&](const CurvePoint& point) {
     return mean(point) >= least_share_at_knee * best;
   });
-  knee.share = mean(*knee.point) / best;
-  if (knee.point == knee.best) {
-    knee.interval = Unknown{"it is the best"};
-  } else {
-    knee.interval = interval_around(
-        knee.share, {{1, throughputs(*knee.point->arm)}, {-1, throughputs(*knee.best->arm)}});
+  knee.share.interval = Unknown{"it is the best"};
+  if (knee.point != knee.best) {
+    knee.share = estimate_around(mean(*knee.point) / best, {{1, throughputs(*knee.point->arm)},
+                                                            {-1, throughputs(*knee.best->arm)}});
   }
   knee.best_is_largest = knee.best == &curve.points.back();
   return knee;

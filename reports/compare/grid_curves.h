@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "reports/compare/run_set.h"
-#include "reports/statistics/inference.h"
 
 namespace nearmetal {
 
@@ -33,8 +32,7 @@ inline constexpr double least_share_at_knee = 0.95;
 struct Knee {
   const CurvePoint* point = nullptr;
   const CurvePoint* best = nullptr;
-  double share = 1;            // of the best throughput
-  Maybe<Interval> interval{};  // of that share, 95 %, from the spread of both
+  Estimate share{};  // of the best throughput
   bool best_is_largest = false;
 };
 

@@ -8,10 +8,8 @@
 #include <stdexcept>
 #include <string_view>
 #include <thread>
-#include <utility>
 
 #include "base/errors.h"
-#include "base/text.h"
 #include "reports/json/report_files.h"
 
 namespace nearmetal {

@@ -4,7 +4,6 @@
 #include <map>
 #include <set>
 #include <stdexcept>
-#include <string>
 #include <utility>
 
 #include "base/errors.h"
@@ -198,6 +197,14 @@ std::string source_of(const RunSet& set, bool imported) {
 void keep_only_arm(Report& report, const std::string& arm, const std::string& source) {
   require_arm(report, arm, source);
   std::erase_if(report.arms, [&](const Arm& other) { return other.name != arm; });
+}
+
+std::vector<const SetRun*> complete_runs(const RunArm& arm) {
+  std::vector<const SetRun*> runs;
+  for (const SetRun& run : arm.runs) {
+    if (run.run.status == Status::complete) runs.push_back(&run);
+  }
+  return runs;
 }
 
 SampleUnit unit_of(const RunArm& arm) {

@@ -3,7 +3,6 @@
 
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "reports/compare/comparable_key.h"
@@ -54,6 +53,8 @@ struct RunSet {
   std::vector<UnsupportedArm> unsupported{};
   std::vector<std::string> foreign{};  // files in folders that are no reports, left out
 };
+
+std::vector<const SetRun*> complete_runs(const RunArm& arm);
 
 /// The unit that the runs of an arm were fed; images where it has none.
 SampleUnit unit_of(const RunArm& arm);

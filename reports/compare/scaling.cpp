@@ -69,19 +69,20 @@ ScalingPoint point_of(const MeasuredArm& arm, const MeasuredArm& reference, Scal
                      .reference_ranks = reference.ranks};
   const auto ranks = static_cast<double>(arm.ranks);
   const auto reference_ranks = static_cast<double>(reference.ranks);
-  point.speedup = reference_ranks * geometric_mean(arm.values) / geometric_mean(reference.values);
-  point.efficiency = point.speedup / ranks;
+  point.speedup.value =
+      reference_ranks * geometric_mean(arm.values) / geometric_mean(reference.values);
+  point.efficiency.value = point.speedup.value / ranks;
   const auto of_arm = log_mean(arm.values);
   const auto of_reference = log_mean(reference.values);
   if (arm.arm == reference.arm) {
-    point.speedup_interval = point.efficiency_interval = Unknown{"the reference"};
+    point.speedup.interval = point.efficiency.interval = Unknown{"the reference"};
   } else if (!of_arm || !of_reference) {
-    point.speedup_interval = point.efficiency_interval = Unknown{"fewer than 2 runs"};
+    point.speedup.interval = point.efficiency.interval = Unknown{"fewer than 2 runs"};
   } else {
     const Interval factors = interval(difference(*of_reference, *of_arm), side_confidence);
-    point.speedup_interval =
+    point.speedup.interval =
         Interval{reference_ranks * factors.lower, reference_ranks * factors.upper};
-    point.efficiency_interval =
+    point.efficiency.interval =
         Interval{reference_ranks * factors.lower / ranks, reference_ranks * factors.upper / ranks};
   }
   return point;

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "reports/compare/run_set.h"
-#include "reports/statistics/inference.h"
 
 namespace nearmetal {
 
@@ -21,10 +20,8 @@ struct ScalingPoint {
   int64_t ranks = 1;
   int64_t runs = 0;
   int64_t reference_ranks = 1;
-  double speedup = 1;                  // throughput / that of the reference x reference_ranks
-  double efficiency = 1;               // speedup / ranks
-  Maybe<Interval> speedup_interval{};  // 95 %, from the spread of both arms
-  Maybe<Interval> efficiency_interval{};
+  Estimate speedup{};     // throughput / that of the reference x reference_ranks
+  Estimate efficiency{};  // speedup / ranks
 
   /// Its speedup is what it is held to be, not what was measured.
   bool is_reference() const { return arm == reference; }

@@ -1,7 +1,6 @@
 #include "reports/compare/work_text.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "base/errors.h"
 #include "base/text.h"
@@ -134,10 +133,9 @@ std::vector<std::string> work_lines(
 std::string different_work(const RunArm& arm) {
   std::vector<std::string> found;
   const SetRun* first = nullptr;
-  for (const SetRun& run : arm.runs) {
-    if (run.run.status != Status::complete) continue;  // in no mean
-    if (first == nullptr) first = &run;
-    for (const KeyDifference& difference : key_differences(first->key, run.key)) {
+  for (const SetRun* run : complete_runs(arm)) {  // others are in no mean
+    if (first == nullptr) first = run;
+    for (const KeyDifference& difference : key_differences(first->key, run->key)) {
       add_new(found, difference.name + " " + difference.base + " | " + difference.other);
     }
   }

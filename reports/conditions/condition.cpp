@@ -1,6 +1,5 @@
 #include "reports/conditions/condition.h"
 
-#include <algorithm>
 #include <set>
 #include <stdexcept>
 

@@ -115,9 +115,9 @@ std::optional<Finding> found_between(const Condition& condition, const Explained
 
 /// A fact of a machine; none where it is not known.
 using Number = std::function<std::optional<double>(const Environment&)>;
-/// The least that a GPU of the machine has.
-template <class T>
-Number of_gpus(Maybe<T> Gpu::*fact) {
+/// The least that a GPU of the machine has. `Owner`: Gpu, or what it is, too.
+template <class T, class Owner>
+Number of_gpus(Maybe<T> Owner::*fact) {
   return [fact](const Environment& machine) {
     std::optional<double> least;
     for (const Gpu& gpu : machine.gpus) {

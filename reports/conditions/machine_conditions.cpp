@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "base/text.h"
-#include "reports/document/metric.h"
 #include "reports/document/warning_text.h"
 
 namespace nearmetal {
@@ -45,16 +44,16 @@ Here at_gpus(const Look& look) {
   };
 }
 
-template <class T, class Value>
-Here where(Maybe<T> Gpu::*fact, const Value& bad, const char* seen) {
+template <class T, class Owner, class Value>
+Here where(Maybe<T> Owner::*fact, const Value& bad, const char* seen) {
   return at_gpus(
       [=](const Gpu& gpu) { return (gpu.*fact).value == T(bad) ? Seen(seen) : std::nullopt; });
 }
 
 // "its PCIe link is x8 of x16", where the first is less than the second.
-template <class T>
-Here where_below(const std::string& before, Maybe<T> Gpu::*fact, const std::string& between,
-                 Maybe<T> Gpu::*largest, double scale = 1) {
+template <class T, class Owner>
+Here where_below(const std::string& before, Maybe<T> Owner::*fact, const std::string& between,
+                 Maybe<T> Owner::*largest, double scale = 1) {
   return at_gpus([=](const Gpu& gpu) -> Seen {
     if (!is_below(gpu.*fact, gpu.*largest)) return {};
     const auto text = [&](const Maybe<T>& number) {

@@ -1,7 +1,6 @@
 #include "reports/document/environment.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "models/control_groups.h"
 
@@ -26,14 +25,6 @@ Maybe<std::string> cpu_id_of(const Environment& environment) {
     id += " " + std::to_string(**number);
   }
   return id;
-}
-
-Maybe<int64_t> installed_memory_gib(const Environment& environment) {
-  if (!environment.memory_bytes) return environment.memory_bytes;
-  constexpr uint64_t gib = uint64_t{1} << 30;
-  const auto bytes = static_cast<uint64_t>(*environment.memory_bytes);
-  const uint64_t unit = std::max(gib, std::bit_floor(bytes) / 16);
-  return static_cast<int64_t>((bytes + unit - 1) / unit * unit / gib);
 }
 
 }  // namespace nearmetal

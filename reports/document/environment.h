@@ -50,29 +50,35 @@ struct RdmaPort {
   bool operator==(const RdmaPort&) const = default;
 };
 
-struct RdmaDevice {
+/// The facts of a device on the PCI bus.
+struct PciDevice {
+  Maybe<std::string> pci_id;
+  Maybe<std::string> device_id;    // with that of the maker: 0x233510DE
+  Maybe<int64_t> link_generation;  // of PCIe; idle GPUs lower it
+  Maybe<int64_t> link_width;
+  Maybe<int64_t> largest_link_generation;
+  Maybe<int64_t> largest_link_width;
+  Maybe<int64_t> numa_node;
+  Maybe<int64_t> iommu_group;
+  Maybe<std::string> iommu_type;  // identity, DMA, DMA-FQ
+  Maybe<bool> virtual_function;   // of SR-IOV
+  Maybe<bool> ats_capable;
+  Maybe<bool> ats;           // it keeps translations of the IOMMU
+  Maybe<bool> acs_redirect;  // bridges above send peers' traffic to the root complex
+
+  bool operator==(const PciDevice&) const = default;
+};
+
+struct RdmaDevice : PciDevice {
   NM_DECLARE_SPECIAL_MEMBERS(RdmaDevice);
   std::string name;                     // mlx5_0
   std::vector<std::string> interfaces;  // its network interfaces, as ibdev2netdev shows them
-  Maybe<std::string> pci_id;
-  Maybe<std::string> device_id;  // on the PCI bus, with that of the maker, as of GPUs
-  Maybe<std::string> model;      // by the list of PCI ids, else as its driver calls it
+  Maybe<std::string> model;             // by the list of PCI ids, else as its driver calls it
   Maybe<std::string> board_id;
   Maybe<std::string> firmware;
   Maybe<std::string> driver;
   Maybe<std::string> driver_version;  // of those that tell one, such as OFED's
   Maybe<bool> device_file;            // /dev/infiniband/uverbs..., by which programs use it
-  Maybe<int64_t> numa_node;
-  Maybe<int64_t> link_generation;  // of PCIe
-  Maybe<int64_t> link_width;
-  Maybe<int64_t> largest_link_generation;
-  Maybe<int64_t> largest_link_width;
-  Maybe<int64_t> iommu_group;
-  Maybe<std::string> iommu_type;  // identity, DMA, DMA-FQ
-  Maybe<bool> virtual_function;   // of SR-IOV
-  Maybe<bool> ats_capable;
-  Maybe<bool> ats;           // on
-  Maybe<bool> acs_redirect;  // bridges above send peers' traffic to the root complex
   std::vector<RdmaPort> ports;
 
   bool operator==(const RdmaDevice&) const = default;
@@ -181,12 +187,11 @@ struct MigInstance {
   bool operator==(const MigInstance&) const = default;
 };
 
-struct Gpu {
+struct Gpu : PciDevice {
   NM_DECLARE_SPECIAL_MEMBERS(Gpu);
   std::string name;
   std::optional<std::string> lost;  // why the driver does not reach it, which no rank runs on
   Maybe<std::string> uuid;
-  Maybe<std::string> pci_id;
   Maybe<int64_t> memory_bytes;
   Maybe<int64_t> multiprocessors;
   Maybe<std::string> compute_capability;
@@ -199,10 +204,6 @@ struct Gpu {
   Maybe<std::string> vgpu_profile;    // A100-40C, of one that is a vGPU
   Maybe<std::string> vgpu_licence;    // licensed, unlicensed
   Maybe<std::string> vgpu_scheduler;  // best effort, equal share, fixed share
-  Maybe<int64_t> link_generation;     // of PCIe; idle GPUs lower it
-  Maybe<int64_t> link_width;
-  Maybe<int64_t> largest_link_generation;
-  Maybe<int64_t> largest_link_width;
   Maybe<int64_t> bar1_bytes;
   Maybe<bool> ecc;
   Maybe<bool> ecc_change_pending;
@@ -214,7 +215,6 @@ struct Gpu {
   Maybe<int64_t> largest_sm_hertz;
   Maybe<int64_t> largest_memory_hertz;
   Maybe<int64_t> application_sm_hertz;  // the limit that an administrator set
-  Maybe<std::string> device_id;         // on the PCI bus, with that of the maker: 0x233510DE
   Maybe<bool> mig;
   Maybe<std::string> mig_profile;  // of the MIG device that this is; its UUID is `uuid`
   std::vector<MigInstance> mig_instances;
@@ -222,16 +222,9 @@ struct Gpu {
   Maybe<int64_t> inactive_nvlinks;
   std::vector<GpuPeer> peers;
   // By the kernel:
-  Maybe<int64_t> numa_node;
-  Maybe<std::string> cpu_affinity;  // CPUs next to it
-  Maybe<int64_t> iommu_group;
-  Maybe<std::string> iommu_type;       // identity, DMA, DMA-FQ
-  Maybe<bool> virtual_function;        // of SR-IOV
+  Maybe<std::string> cpu_affinity;     // CPUs next to it
   Maybe<int64_t> own_link_generation;  // the GPU's capability, whatever its slot is
-  Maybe<bool> ats_capable;
-  Maybe<bool> ats;            // translations of the IOMMU are kept by the GPU
-  Maybe<bool> acs_redirect;   // bridges above send peers' traffic to the root complex
-  std::vector<NicPath> nics;  // to each RDMA device of the host
+  std::vector<NicPath> nics;           // to each RDMA device of the host
 
   bool operator==(const Gpu&) const = default;
 };
@@ -294,9 +287,5 @@ int64_t usable_threads(const Environment& environment);
 
 /// "AuthenticAMD 25 17 1": vendor, family, model and stepping; unknown where one of them is.
 Maybe<std::string> cpu_id_of(const Environment& environment);
-
-/// The memory as it is installed, of which a kernel keeps some hundredths: whole GiB, or sixteenths
-/// of the largest power of two below.
-Maybe<int64_t> installed_memory_gib(const Environment& environment);
 
 }  // namespace nearmetal

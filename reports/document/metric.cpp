@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <set>
 #include <stdexcept>
-#include <string>
 #include <utility>
 
 #include "reports/document/settings.h"
@@ -126,6 +124,15 @@ void drop_what_is_of_the_first(Run& run) {
   run.kernel_choices.clear();
 }
 
+// Whether they ask for the same work, whatever its length and means: what both do adds.
+bool same_work(const RunConfig& a, const RunConfig& b) {
+  bool same = true;
+  for_each_setting([&](const Setting& setting, auto member) {
+    same = same && (setting.decides != Decides::work || a.*member == b.*member);
+  });
+  return same;
+}
+
 }  // namespace
 
 std::vector<const Metric*> metrics_of(std::span<const SampleUnit> units) {
@@ -155,13 +162,6 @@ std::span<const Metric> latency_metrics() { return metrics_of_latency; }
 bool has_latency(const Run& run) {
   return std::ranges::any_of(run.ranks,
                              [](const Rank& rank) { return rank.latency.value.has_value(); });
-}
-
-std::vector<const Metric*> recorded_metrics(const Run& run) {
-  std::vector<const Metric*> metrics = metrics_of(std::vector{run.sample});
-  if (!has_latency(run)) return metrics;
-  for (const Metric& metric : metrics_of_latency) metrics.push_back(&metric);
-  return metrics;
 }
 
 const Metric& throughput_metric(SampleUnit unit) {

@@ -30,8 +30,6 @@ std::vector<const Metric*> all_metrics_of(std::span<const SampleUnit> units);
 /// Quantiles of inference steps that were taken one at a time.
 std::span<const Metric> latency_metrics();
 bool has_latency(const Run& run);
-/// The metrics that tables show of a run: metrics_of() its unit, and latency where it has that.
-std::vector<const Metric*> recorded_metrics(const Run& run);
 const Metric& throughput_metric(SampleUnit unit);
 /// The metric that results of nccl-tests have in place of a throughput.
 const Metric& bus_bandwidth_metric();

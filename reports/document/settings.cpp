@@ -1,7 +1,5 @@
 #include "reports/document/settings.h"
 
-#include <algorithm>
-#include <array>
 #include <charconv>
 #include <stdexcept>
 #include <string_view>
@@ -388,14 +386,6 @@ std::string flag_of(const Setting& setting) {
 }
 
 std::span<const Setting> settings_of_run() { return table; }
-
-bool same_work(const RunConfig& a, const RunConfig& b) {
-  bool same = true;
-  for_each_setting([&](const Setting& setting, auto member) {
-    same = same && (setting.decides != Decides::work || a.*member == b.*member);
-  });
-  return same;
-}
 
 bool Workload::is_given(const std::string& name) const {
   return std::find(given.begin(), given.end(), name) != given.end();

@@ -121,9 +121,6 @@ void visit_settings(Visitor&& visit, Config& config) {
   for_each_setting([&](const Setting& setting, auto member) { visit(setting, config.*member); });
 }
 
-/// Whether they ask for the same work, whatever its length and means: what both do adds.
-bool same_work(const RunConfig& a, const RunConfig& b);
-
 /// A configuration, and which of its settings somebody chose, by name, in the order of the choices.
 struct Workload {
   RunConfig config;

@@ -21,14 +21,22 @@
 namespace nearmetal {
 namespace {
 
-bool is_complete(const Run& run) {
+// The metrics that tables show of a run: metrics_of() its unit, and latency where it has that.
+std::vector<const Metric*> recorded_metrics(const Run& run) {
+  std::vector<const Metric*> metrics = metrics_of(std::vector{run.sample});
+  if (!has_latency(run)) return metrics;
+  for (const Metric& metric : latency_metrics()) metrics.push_back(&metric);
+  return metrics;
+}
+
+bool has_figures(const Run& run) {
   return run.status == Status::complete && run.window && run.throughput;
 }
 
-std::vector<const Run*> complete_runs(const RunArm& arm) {
+std::vector<const Run*> runs_with_figures(const RunArm& arm) {
   std::vector<const Run*> runs;
   for (const SetRun& run : arm.runs) {
-    if (is_complete(run.run)) runs.push_back(&run.run);
+    if (has_figures(run.run)) runs.push_back(&run.run);
   }
   return runs;
 }
@@ -70,7 +78,8 @@ struct Gauge {
   Samples samples{};
   Samples bounds{};
 
-  void add(const std::string& labels, double value, const Maybe<Interval>& interval = {}) {
+  void add(const std::string& labels, const Estimate& figure) {
+    const auto& [value, interval] = figure;
     samples.push_back({labels, value});
     if (!interval) return;
     bounds.push_back({labels + ",bound=\"lower\"", interval->lower});
@@ -105,7 +114,7 @@ void print_metric(std::ostream& out, const RunSet& set, const Metric& metric) {
              "Bounds of the 95 % interval of that mean."};
   for (const RunArm& arm : set.arms) {
     const SideSummary side = summary_of_arm(arm, metric);
-    if (side.geometric_mean) mean.add(labels_of(arm), *side.geometric_mean, side.interval);
+    if (side.geometric_mean) mean.add(labels_of(arm), side.mean());
   }
   mean.print(out);
 }
@@ -117,8 +126,8 @@ void print_scaling(std::ostream& out, const RunSet& set) {
     if (point.is_reference()) continue;
     const std::string label = labels_of(*std::ranges::find(set.arms, point.arm, &RunArm::name)) +
                               ",against=" + label_value(point.against);
-    speedup.add(label, point.speedup, point.speedup_interval);
-    efficiency.add(label, point.efficiency, point.efficiency_interval);
+    speedup.add(label, point.speedup);
+    efficiency.add(label, point.efficiency);
   }
   speedup.print(out);
   efficiency.print(out);
@@ -266,14 +275,15 @@ void print_csv_lines(std::ostream& out, const RunArm& arm, const ScalingPoint& p
         << exact(value);
     end_csv_line(out, arm.runs.front(), point.against);
   };
-  const auto lines = [&](const std::string& metric, double value, const Maybe<Interval>& interval) {
+  const auto lines = [&](const std::string& metric, const Estimate& figure) {
+    const auto& [value, interval] = figure;
     line(metric, value);
     if (!interval) return;
     line(metric + "_lower", interval->lower);
     line(metric + "_upper", interval->upper);
   };
-  lines("speedup", point.speedup, point.speedup_interval);
-  lines("efficiency", point.efficiency, point.efficiency_interval);
+  lines("speedup", point.speedup);
+  lines("efficiency", point.efficiency);
 }
 
 }  // namespace
@@ -287,7 +297,7 @@ void print_go_benchmark(std::ostream& out, const RunSet& set) {
   std::map<std::string, std::string> configuration;
   for (const RunArm& arm : set.arms) {
     for (const SetRun& run : arm.runs) {
-      if (!is_complete(run.run)) continue;
+      if (!has_figures(run.run)) continue;
       for (const KeyField& field : run.key) {
         const bool shown = field.severity == Severity::work || field.severity == Severity::kind;
         std::string& value = configuration[field.name];
@@ -312,17 +322,17 @@ void print_prometheus(std::ostream& out, const RunSet& set) {
   for (const RunArm& arm : set.arms) {
     if (arm.runs.empty()) continue;
     const SetRun& first = arm.runs.front();
-    const auto complete = static_cast<double>(complete_runs(arm).size());
+    const auto complete = static_cast<double>(runs_with_figures(arm).size());
     const std::string labels = labels_of(arm);
-    runs.add(labels + ",complete=\"yes\"", complete);
-    runs.add(labels + ",complete=\"no\"", static_cast<double>(arm.runs.size()) - complete);
-    ranks.add(labels, static_cast<double>(first.run.world_size));
-    times.add(labels, unix_seconds(latest_start(arm)));
+    runs.add(labels + ",complete=\"yes\"", {complete});
+    runs.add(labels + ",complete=\"no\"", {static_cast<double>(arm.runs.size()) - complete});
+    ranks.add(labels, {static_cast<double>(first.run.world_size)});
+    times.add(labels, {unix_seconds(latest_start(arm))});
     std::string info = labels;
     for (const char* field : {"kind", "world_size"}) {
       info += std::string(",") + field + "=" + label_value(work_value(first, field));
     }
-    infos.add(info, 1);
+    infos.add(info, {1});
   }
   for (const Gauge* gauge : {&runs, &ranks, &times, &infos}) gauge->print(out);
 }
@@ -332,7 +342,7 @@ std::string google_benchmark_json(const RunSet& set) {
   Json benchmarks = Json::array();
   for (size_t family = 0; family < set.arms.size(); ++family) {
     const RunArm& arm = set.arms[family];
-    const std::vector<const Run*> runs = complete_runs(arm);
+    const std::vector<const Run*> runs = runs_with_figures(arm);
     for (size_t repetition = 0; repetition < runs.size(); ++repetition) {
       const Run& run = *runs[repetition];
       const double step = milliseconds * mean_step_seconds(*run.window);

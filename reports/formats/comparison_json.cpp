@@ -2,7 +2,6 @@
 
 #include "base/text.h"
 #include "reports/compare/run_notes.h"
-#include "reports/formats/comparison_text.h"
 #include "reports/json/json_text.h"
 #include "reports/json/report_fields.h"
 

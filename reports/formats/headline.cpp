@@ -129,21 +129,21 @@ std::vector<std::string> sharing_headlines(const RunSet& set) {
     if (best == nullptr || point.of_serial->value > best->of_serial->value) best = &point;
   }
   if (best == nullptr) return {};
-  return {gain_text(*best) + estimate_text(best->of_serial->value, best->of_serial->interval) +
-          " times " + (best->unlike_jobs.empty() ? "the throughput" : "the weighted speedup") +
+  return {gain_text(*best) + estimate_text(*best->of_serial) + " times " +
+          (best->unlike_jobs.empty() ? "the throughput" : "the weighted speedup") +
           " of as many jobs one after another"};
 }
 
 constexpr size_t most_scaling_headlines = 4;
 
 std::string efficiency_text(const ScalingPoint& point) {
-  return estimate_text(point.efficiency, point.efficiency_interval, 100) + " %";
+  return estimate_text(100 * point.efficiency) + " %";
 }
 
 // The lowest and the highest efficiency of many arms.
 std::string range_of_efficiency(const std::vector<ScalingPoint>& points) {
-  const auto [least, most] =
-      std::ranges::minmax_element(points, {}, [](const ScalingPoint& p) { return p.efficiency; });
+  const auto [least, most] = std::ranges::minmax_element(
+      points, {}, [](const ScalingPoint& p) { return p.efficiency.value; });
   return "Scaling efficiency of " + counted(std::ssize(points), "arm") + ": from " +
          efficiency_text(*least) + " (" + least->arm + ") to " + efficiency_text(*most) + " (" +
          most->arm + ")";
@@ -161,22 +161,17 @@ std::vector<std::string> scaling_headlines(const RunSet& set) {
   if (points.size() > most_scaling_headlines) return {range_of_efficiency(points)};
   std::vector<std::string> lines;
   for (const ScalingPoint& point : points) {
-    lines.push_back(point.arm + " has " + estimate_text(point.speedup, point.speedup_interval) +
+    lines.push_back(point.arm + " has " + estimate_text(point.speedup) +
                     " times the throughput of one rank of " + point.reference + ": " +
                     efficiency_text(point) + " of the ideal for " + counted(point.ranks, "rank"));
   }
   return lines;
 }
 
-bool has_complete_run(const RunArm& arm) {
-  return std::ranges::any_of(arm.runs,
-                             [](const SetRun& run) { return run.run.status == Status::complete; });
-}
-
 std::vector<std::string> throughput_headlines(const RunSet& set) {
-  if (!set.arms.empty() && std::ranges::none_of(set.arms, has_complete_run)) {
-    return {"No run is complete"};
-  }
+  const bool any_complete =
+      std::ranges::any_of(set.arms, [](const RunArm& arm) { return !complete_runs(arm).empty(); });
+  if (!set.arms.empty() && !any_complete) return {"No run is complete"};
   if (set.arms.size() != 1) return {};
   const RunArm& arm = set.arms.front();
   if (!different_work(arm).empty()) return {};

@@ -102,26 +102,18 @@ void add_mixed_machines(std::vector<std::string>& lines, const RunSet& set) {
   add_lines(lines, arms);
 }
 
-std::vector<Tool> builds_of(const RunArm& arm) {
-  std::vector<const SetRun*> runs;
-  for (const SetRun& run : arm.runs) {
-    if (run.run.status == Status::complete) runs.push_back(&run);
-  }
-  return builds_of(runs);
-}
-
 // Adds where a mean or a speedup is of several builds, so that it may tell of them, too.
 void add_mixed_builds(std::vector<std::string>& lines, const RunSet& set) {
   ArmsByText arms;
   for (const RunArm& arm : set.arms) {
-    const std::vector<Tool> builds = builds_of(arm);
+    const std::vector<Tool> builds = builds_of(complete_runs(arm));
     if (builds.size() < 2) continue;
     arms["runs of several builds of nearmetal in one mean (" + builds_text(builds) + ")"].push_back(
         arm.name);
   }
   for (const ScalingPoint& point : scaling_of(set)) {
     const auto builds = [&](const std::string& name) {
-      return builds_of(*std::ranges::find(set.arms, name, &RunArm::name));
+      return builds_of(complete_runs(*std::ranges::find(set.arms, name, &RunArm::name)));
     };
     const std::vector<Tool> own = builds(point.arm), reference = builds(point.reference);
     if (std::ranges::is_permutation(own, reference)) continue;

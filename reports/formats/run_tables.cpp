@@ -12,7 +12,6 @@
 #include "reports/compare/work_text.h"
 #include "reports/document/metric.h"
 #include "reports/document/warning_text.h"
-#include "reports/sharing/fractions.h"
 
 namespace nearmetal {
 namespace {
@@ -36,11 +35,10 @@ constexpr const char* bubble_legend =
     "that kernels slow down.";
 
 const Run* first_with_stages(const RunArm& arm) {
-  const auto has = [](const SetRun& run) {
-    return run.run.pipeline && run.run.status == Status::complete;
-  };
-  const auto found = std::ranges::find_if(arm.runs, has);
-  return found == arm.runs.end() ? nullptr : &found->run;
+  for (const SetRun* run : complete_runs(arm)) {
+    if (run->run.pipeline) return &run->run;
+  }
+  return nullptr;
 }
 
 std::string key_value(const SetRun& run, const std::string& name, const std::string& standard) {
@@ -92,8 +90,7 @@ std::string name_of(const RunArm& arm) {
 
 // The ranks of the first complete run, as one that ended without a report shows no jobs.
 std::string ranks_text(const RunArm& arm) {
-  const auto complete = [](const SetRun& run) { return run.run.status == Status::complete; };
-  const Run& run = std::ranges::find_if(arm.runs, complete)->run;
+  const Run& run = complete_runs(arm).front()->run;
   return std::to_string(run.world_size) +
          (run.jobs.empty() ? "" : " in " + std::to_string(run.jobs.size()) + " jobs");
 }
@@ -111,8 +108,8 @@ void insert_latency(const RunArm& arm, std::vector<std::string>& row) {
 
 // By more than the spread of the runs explains, where there are enough to tell.
 bool is_beyond_linear(const ScalingPoint& point) {
-  const Maybe<Interval>& interval = point.efficiency_interval;
-  return (interval ? interval->lower : point.efficiency) > 1;
+  const Maybe<Interval>& interval = point.efficiency.interval;
+  return (interval ? interval->lower : point.efficiency.value) > 1;
 }
 
 std::vector<std::string> row_of(const RunSet& set, const RunArm& arm, const ScalingPoint* point) {
@@ -132,8 +129,8 @@ std::vector<std::string> row_of(const RunSet& set, const RunArm& arm, const Scal
   if (point == nullptr) return row;
   row[6] = scaling_text(*point);
   if (point->is_reference()) return row;
-  row[4] = estimate_text(point->speedup, point->speedup_interval);
-  row[5] = estimate_text(point->efficiency, point->efficiency_interval, 100) + " %" +
+  row[4] = estimate_text(point->speedup);
+  row[5] = estimate_text(100 * point->efficiency) + " %" +
            (is_beyond_linear(*point) ? " (check the reference)" : "");
   return row;
 }
@@ -160,19 +157,12 @@ std::vector<TitledTable> knee_tables(const RunSet& set) {
     if (!knee) continue;
     table.rows.push_back(
         {curve.others.empty() ? "all" : curve.others, batch_text(curve, *knee->point),
-         throughput_text(*knee->point->arm), estimate_text(knee->share, knee->interval, 100),
+         throughput_text(*knee->point->arm), estimate_text(100 * knee->share),
          batch_text(curve, *knee->best) + (knee->best_is_largest ? ", the largest that ran" : "")});
   }
   if (table.rows.empty()) return {};
   return {{"The smallest batch within " + plain_percent(1 - least_share_at_knee) + " of the best",
            std::move(table)}};
-}
-
-std::string pipeline_text(const RunConfig& config) {
-  const std::string stages = counted(config.pipeline, "stage");
-  if (config.micro_batches == 1) return "model parallel over " + stages;
-  return "pipeline of " + stages + " by " + to_string(config.schedule) + ", " +
-         std::to_string(config.micro_batches) + " micro-batches";
 }
 
 std::string bubble_text(const PipelineBubble& bubble) {

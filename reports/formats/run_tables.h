@@ -12,10 +12,6 @@ namespace nearmetal {
 /// Where batches vary, the knee of each curve; else none.
 std::vector<TitledTable> knee_tables(const RunSet& set);
 
-/// "pipeline of 2 stages by 1f1b, 8 micro-batches", or with one micro-batch "model parallel over 2
-/// stages".
-std::string pipeline_text(const RunConfig& config);
-
 /// The bubble: measured, simulated with the times of these stages, and that of equal ones.
 std::string bubble_text(const PipelineBubble& bubble);
 

@@ -5,10 +5,8 @@
 #include <cmath>
 #include <ctime>
 #include <filesystem>
-#include <optional>
 #include <stdexcept>
 #include <utility>
-#include <vector>
 
 #include "base/errors.h"
 #include "base/sha256.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 #include <stdexcept>
-#include <string_view>
 
 #include "base/errors.h"
 #include "base/text.h"

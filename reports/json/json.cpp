@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
-#include <stdexcept>
 
 #include "base/errors.h"
 #include "base/sha256.h"

@@ -7,8 +7,6 @@
 
 #include "base/errors.h"
 #include "base/text.h"
-#include "reports/json/json.h"
-#include "reports/json/json_text.h"
 
 namespace nearmetal {
 

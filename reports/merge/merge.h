@@ -1,7 +1,6 @@
 // Several reports as one: of the ranks of a job, of jobs, and the hosts of either.
 #pragma once
 
-#include <span>
 #include <utility>
 #include <vector>
 

@@ -1,12 +1,10 @@
 // The figures of a GPU from runs of an arm whose jobs share it, beside their speeds.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "reports/compare/run_set.h"
-#include "reports/statistics/inference.h"
 
 namespace nearmetal {
 

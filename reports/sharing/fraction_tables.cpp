@@ -1,36 +1,33 @@
 #include "reports/sharing/fraction_tables.h"
 
-#include <algorithm>
 #include <map>
 #include <utility>
 
 #include "base/text.h"
-#include "reports/compare/comparison_row.h"
-#include "reports/compare/work_text.h"
-#include "reports/document/metric.h"
-#include "reports/sharing/arm_figures.h"
 #include "reports/sharing/fractions.h"
 
 namespace nearmetal {
 namespace {
 
-std::string cell(const Maybe<SpeedRatio>& ratio) {
-  if (!ratio) return "-";
-  if (!ratio->interval) return significant(ratio->value, 3);
-  return with_interval(ratio->value, *ratio->interval);
+// Whether jobs of some arm that shares do unlike work.
+bool has_unlike_jobs(const std::vector<FractionPoint>& points) {
+  return std::ranges::any_of(points,
+                             [](const FractionPoint& point) { return !point.unlike_jobs.empty(); });
 }
 
-std::string plain_cell(const Maybe<SpeedRatio>& ratio) {
+std::string plain_cell(const Maybe<Estimate>& ratio) {
   return ratio ? significant(ratio->value, 3) : "-";
+}
+
+std::string cell(const Maybe<Estimate>& ratio) {
+  return ratio && ratio->interval ? estimate_text(*ratio) : plain_cell(ratio);
 }
 
 std::string cell(const Maybe<double>& value, double scale = 1) {
   return significant_or_dash(value, scale, 3);
 }
 
-std::string cell(const Maybe<double>& mean, const Maybe<Interval>& interval) {
-  return mean ? estimate_text(*mean, interval) : "-";
-}
+std::string speed_cell(const Maybe<Estimate>& speed) { return speed ? estimate_text(*speed) : "-"; }
 
 // "2436 to 2440", or one where they do not differ to four digits.
 std::string cell(const Maybe<Interval>& speeds) {
@@ -69,7 +66,7 @@ TextTable speed_table(const std::vector<FractionPoint>& points, const UnitWords&
   for (const FractionPoint& point : points) {
     std::vector<std::string> row = {point.arm,
                                     std::to_string(point.runs),
-                                    cell(point.throughput, point.throughput_interval),
+                                    speed_cell(point.throughput),
                                     cell(point.of_serial),
                                     cell(point.of_timeslice),
                                     plain_cell(point.slowdown),
@@ -93,9 +90,8 @@ TextTable unlike_table(const std::vector<FractionPoint>& points) {
     for (size_t job = 0; job < point.unlike_jobs.size(); ++job) {
       const JobPoint& job_point = point.unlike_jobs[job];
       table.rows.push_back({point.arm, std::to_string(job + 1), job_point.work,
-                            cell(job_point.throughput, job_point.throughput_interval),
-                            job_point.rate, significant_or_dash(job_point.alone),
-                            cell(job_point.of_alone)});
+                            speed_cell(job_point.throughput), job_point.rate,
+                            significant_or_dash(job_point.alone), cell(job_point.of_alone)});
     }
   }
   return table;
@@ -142,11 +138,9 @@ TextTable neighbours_table(const RunSet& set) {
   TextTable table{.columns = {{"arm"}, {"neighbours", true}, {"load"}, {"all of them", true}}};
   for (const RunArm& arm : set.arms) {
     std::map<std::string, NeighboursOfOneLoad> loads;
-    int64_t runs = 0;
-    for (const SetRun& run : arm.runs) {
-      if (run.run.status != Status::complete) continue;
-      ++runs;
-      for (const Neighbour& one : run.run.neighbours) {
+    const std::vector<const SetRun*> runs = complete_runs(arm);
+    for (const SetRun* run : runs) {
+      for (const Neighbour& one : run->run.neighbours) {
         NeighboursOfOneLoad& load = loads[one.load];
         ++load.counted;
         load.all.runs_per_second += one.runs_per_second;
@@ -157,9 +151,10 @@ TextTable neighbours_table(const RunSet& set) {
     for (auto& [name, load] : loads) {
       Neighbour mean = load.all;
       for (double* rate : {&mean.runs_per_second, &mean.bytes_per_second, &mean.flops_per_second}) {
-        *rate /= static_cast<double>(runs);
+        *rate /= static_cast<double>(runs.size());
       }
-      table.rows.push_back({arm.name, std::to_string(load.counted / runs), name, rate_text(mean)});
+      table.rows.push_back(
+          {arm.name, std::to_string(load.counted / std::ssize(runs)), name, rate_text(mean)});
     }
   }
   return table;

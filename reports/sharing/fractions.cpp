@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/text.h"
-#include "reports/compare/compare.h"
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/grid_curves.h"
 #include "reports/compare/work_text.h"
@@ -19,6 +18,11 @@
 
 namespace nearmetal {
 namespace {
+
+// The board of a GPU: "NVIDIA H200" of its MIG device "NVIDIA H200 MIG 1g.18gb", too.
+std::string gpu_board(const std::string& product) {
+  return product.substr(0, product.find(" MIG "));
+}
 
 bool counts(const RunArm& arm) { return arm.share && !timed_runs(arm).empty(); }
 
@@ -197,10 +201,10 @@ std::map<const RunArm*, double> weights_of(const JobProgress& progress) {
 }
 
 // Of throughputs.
-SpeedRatio speed_ratio(const RunArm& arm, const RunArm& base) {
+Estimate speed_ratio(const RunArm& arm, const RunArm& base) {
   const std::vector<double> of_arm = throughputs(arm), of_base = throughputs(base);
-  const double value = geometric_mean(of_arm) / geometric_mean(of_base);
-  return {value, interval_around(value, {{1, of_arm}, {-1, of_base}})};
+  return estimate_around(geometric_mean(of_arm) / geometric_mean(of_base),
+                         {{1, of_arm}, {-1, of_base}});
 }
 
 // `alone`: for each job the arm that did its work alone on the whole GPU, or null.
@@ -223,25 +227,23 @@ Maybe<JobProgress> progress_of(const RunArm& arm, const std::vector<const RunArm
 
 // The sum over the jobs: how many jobs' worth of work is done in the time in which one is done
 // alone.
-SpeedRatio weighted_speedup(const JobProgress& progress) {
+Estimate weighted_speedup(const JobProgress& progress) {
   const std::vector<double> values = sums(progress);
   WeightedSamples samples = {{1, values}};
   for (const auto& [alone, weight] : weights_of(progress)) {
     samples.emplace_back(-weight, throughputs(*alone));
   }
-  const double value = geometric_mean(values);
-  return {value, interval_around(value, samples)};
+  return estimate_around(geometric_mean(values), samples);
 }
 
 // The progress of one arm over that of another whose jobs do the same.
-SpeedRatio ratio_of(const JobProgress& progress, const JobProgress& base) {
+Estimate ratio_of(const JobProgress& progress, const JobProgress& base) {
   const std::vector<double> values = sums(progress), of_base = sums(base);
   WeightedSamples samples = {{1, values}, {-1, of_base}};
   std::map<const RunArm*, double> weights = weights_of(base);
   for (const auto& [alone, weight] : weights_of(progress)) weights[alone] -= weight;
   for (const auto& [alone, weight] : weights) samples.emplace_back(weight, throughputs(*alone));
-  const double value = geometric_mean(values) / geometric_mean(of_base);
-  return {value, interval_around(value, samples)};
+  return estimate_around(geometric_mean(values) / geometric_mean(of_base), samples);
 }
 
 // Mean over the runs of a function of their jobs' progress.
@@ -252,7 +254,7 @@ double mean_of_runs(const JobProgress& progress, double (*of_jobs)(std::span<con
 }
 
 // How many times as long jobs take as those of `alone`, one arm for each job.
-Maybe<SpeedRatio> slowdown(const RunArm& arm, const std::vector<const RunArm*>& alone) {
+Maybe<Estimate> slowdown(const RunArm& arm, const std::vector<const RunArm*>& alone) {
   std::vector<double> speeds;  // geometric means over the jobs of each run
   for (const Run* run : timed_runs(arm)) speeds.push_back(geometric_mean(speeds_of_jobs(*run)));
   std::map<const RunArm*, double> weights;
@@ -267,8 +269,7 @@ Maybe<SpeedRatio> slowdown(const RunArm& arm, const std::vector<const RunArm*>& 
     samples.emplace_back(weight, throughputs(*other));
     logarithm += weight * std::log(geometric_mean(samples.back().second));
   }
-  const double value = std::exp(logarithm);
-  return SpeedRatio{value, interval_around(value, samples)};
+  return estimate_around(std::exp(logarithm), samples);
 }
 
 // The inflation by the worst rank of the worst job, each beside the one alone.
@@ -302,8 +303,7 @@ JobPoint job_point(const RunArm& job, const RunArm* alone) {
                  .work = work_of(job.runs.front()),
                  .rate = words_of(unit_of(job)).rate,
                  .runs = std::ssize(values)};
-  point.throughput = geometric_mean(values);
-  point.throughput_interval = interval_around(*point.throughput, {{1, values}});
+  point.throughput = estimate_around(geometric_mean(values), {{1, values}});
   const Unknown none{missing_alone({&job}, {alone})};
   point.alone = none;
   point.of_alone = none;
@@ -315,14 +315,13 @@ JobPoint job_point(const RunArm& job, const RunArm* alone) {
 
 void add_throughput(const RunSet& set, const RunArm& arm, bool unlike, FractionPoint& point) {
   if (unlike) {
-    point.throughput = point.samples_per_joule = Unknown{unlike_work};
-    point.throughput_interval = Unknown{unlike_work};
+    point.throughput = Unknown{unlike_work};
+    point.samples_per_joule = Unknown{unlike_work};
     return;
   }
   const std::vector<double> values = throughputs(arm);
-  point.throughput = geometric_mean(values);
-  point.throughput_interval = interval_around(*point.throughput, {{1, values}});
-  point.samples_per_joule = samples_per_joule(set, arm, *point.throughput);
+  point.throughput = estimate_around(geometric_mean(values), {{1, values}});
+  point.samples_per_joule = samples_per_joule(set, arm, point.throughput->value);
 }
 
 Maybe<JobProgress> progress_in(const References& references, const RunArm& arm) {
@@ -333,8 +332,8 @@ Maybe<JobProgress> progress_in(const References& references, const RunArm& arm) 
 }
 
 // With as many jobs, which did the same.
-Maybe<SpeedRatio> against(const References& references, const RunArm& arm, SharingMode mode,
-                          bool unlike) {
+Maybe<Estimate> against(const References& references, const RunArm& arm, SharingMode mode,
+                        bool unlike) {
   if (!arm.share->neighbours.empty()) return Unknown{"its neighbours train nothing"};
   const RunArm* other = references.find(arm, [&](const ArmShare& share) {
     return share.mode == mode && share.jobs == arm.share->jobs;
@@ -406,11 +405,6 @@ const DeviceWords& device_words_of(const RunSet& set) {
   const bool cpus =
       std::ranges::all_of(set.arms, is_on_cpus) && std::ranges::all_of(set.wholes, is_on_cpus);
   return words_of(cpus ? Device::cpu : Device::cuda);
-}
-
-bool has_unlike_jobs(const std::vector<FractionPoint>& points) {
-  return std::ranges::any_of(points,
-                             [](const FractionPoint& point) { return !point.unlike_jobs.empty(); });
 }
 
 std::vector<FractionPoint> fractions_of(const RunSet& set, bool any_batch) {

@@ -7,15 +7,8 @@
 
 #include "reports/compare/run_set.h"
 #include "reports/document/run_config.h"
-#include "reports/statistics/inference.h"
 
 namespace nearmetal {
-
-/// A ratio of two arms' speeds, with its interval (95 %) from the spread of both over their runs.
-struct SpeedRatio {
-  double value = 1;
-  Maybe<Interval> interval{};
-};
 
 /// One of the unlike jobs of an arm, beside itself alone on the whole GPU.
 struct JobPoint {
@@ -23,10 +16,9 @@ struct JobPoint {
   std::string work;  // with precision and batch
   const char* rate = "";
   int64_t runs = 0;
-  Maybe<double> throughput{};
-  Maybe<Interval> throughput_interval{};
-  Maybe<double> alone{};         // throughput
-  Maybe<SpeedRatio> of_alone{};  // throughput / that
+  Maybe<Estimate> throughput{};
+  Maybe<double> alone{};       // throughput
+  Maybe<Estimate> of_alone{};  // throughput / that
 };
 
 /// One arm, over its complete runs; means of speeds are geometric. Where the shares are even, the
@@ -38,16 +30,15 @@ struct FractionPoint {
   SharingMode mode = SharingMode::alone;
   int64_t jobs = 1;
   int64_t runs = 0;
-  Maybe<double> throughput{};  // of all jobs
-  Maybe<Interval> throughput_interval{};
-  Maybe<SpeedRatio> of_serial{};         // throughput / that of the serial arm with as many jobs
-  Maybe<SpeedRatio> of_timeslice{};      // / that of the arm in time slices
-  Maybe<SpeedRatio> weighted_speedup{};  // sum over jobs: speed / speed alone on the whole GPU
-  std::vector<JobPoint> unlike_jobs{};   // empty: they do the same
+  Maybe<Estimate> throughput{};         // of all jobs
+  Maybe<Estimate> of_serial{};          // throughput / that of the serial arm with as many jobs
+  Maybe<Estimate> of_timeslice{};       // / that of the arm in time slices
+  Maybe<Estimate> weighted_speedup{};   // sum over jobs: speed / speed alone on the whole GPU
+  std::vector<JobPoint> unlike_jobs{};  // empty: they do the same
   // How many times as long a job takes (the geometric mean over jobs) as alone on the whole GPU,
   // and as alone on the same share of it, which is what its neighbours cost.
-  Maybe<SpeedRatio> slowdown{};
-  Maybe<SpeedRatio> interference{};
+  Maybe<Estimate> slowdown{};
+  Maybe<Estimate> interference{};
   Maybe<double> p99_inflation{};  // of step times: p99 of the worst job / that of one alone
   // By the jobs' speeds, for unlike jobs by their progress:
   Maybe<double> fairness{};       // by Jain: 1 is even
@@ -63,9 +54,6 @@ bool shares_a_device(const RunSet& set);
 
 /// The words for what the jobs share: CPUs if all runs were on them.
 const DeviceWords& device_words_of(const RunSet& set);
-
-/// Whether jobs of some arm that shares do unlike work.
-bool has_unlike_jobs(const std::vector<FractionPoint>& points);
 
 /// The points in the order of the set; arms that share nothing or have no complete run are left
 /// out. Each is compared with those of the same batch alone, or of `any_batch`.

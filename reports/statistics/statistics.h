@@ -1,7 +1,6 @@
 // Statistics of one run's samples: pure functions.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <span>
 

@@ -82,10 +82,11 @@ class Repeats(cli.CliTest):
         self.assertEqual(os.listdir(self.folder), [])
 
     def test_what_a_run_must_find_is_asked_of_each(self):
-        process = self.tiny("--steps", "3", "--repeats", "1", "--expect-uuid", "GPU-1",
-                            "--output", "r.json")
-        self.assertEqual(process.returncode, 10, process.err)
-        self.assertIn("--expect-uuid GPU-1", process.err)
+        for option, value in (("--expect-uuid", "GPU-1"), ("--expect-link", "10G,240.1.2.0/24")):
+            process = self.tiny("--steps", "3", "--repeats", "1", option, value,
+                                "--output", "r.json", "--force")
+            self.assertEqual(process.returncode, 10, process.err)
+            self.assertIn(f"{option} {value}", process.err)
 
 
 if __name__ == "__main__":

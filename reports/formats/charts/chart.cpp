@@ -5,7 +5,6 @@
 #include <cctype>
 #include <cmath>
 #include <set>
-#include <sstream>
 
 namespace nearmetal {
 namespace {
@@ -45,7 +44,7 @@ std::string line_at(double value) {
 
 // Behind what is drawn of it, and behind a line that is near.
 double place_of_value(const Bar& bar, const Bars& bars) {
-  double end = std::max(bar.value, whisker_of(bar.value, bar.whisker).upper);
+  double end = std::max(bar.figure.value, whisker_of(bar.figure).upper);
   for (const double circle : bar.circles) end = std::max(end, circle);
   const bool meets_line = bars.line && end < *bars.line && end > (1 - room_of_value) * *bars.line;
   return meets_line ? *bars.line : end;
@@ -58,9 +57,9 @@ std::string filled(const std::string& style, const std::string& colour) {
 AxisEnd axis_end_of(const Bars& bars) {
   double value = bars.line.value_or(0), whisker = 0;
   for (const Bar& bar : bars.bars) {
-    value = std::max(value, bar.value);
+    value = std::max(value, bar.figure.value);
     for (const double circle : bar.circles) value = std::max(value, circle);
-    if (bar.whisker) whisker = std::max(whisker, bar.whisker->upper);
+    if (bar.figure.interval) whisker = std::max(whisker, bar.figure.interval->upper);
   }
   return axis_end(value, whisker);
 }
@@ -80,12 +79,12 @@ std::string csv_of(const Bars& bars) {
           << bar.side << ',' << to_string(bar.kind) << ',' << mark << ',' << value << ','
           << whisker.lower << ',' << whisker.upper << ',' << text << '\n';
     };
-    add("bar", bar.value, whisker_of(bar.value, bar.whisker), "");
+    add("bar", bar.figure.value, whisker_of(bar.figure), "");
     for (const double circle : bar.circles) add("run", circle, {circle, circle}, "");
     const double label = std::min(end, place_of_value(bar, bars));
     // A whisker that is cut goes on to the edge: its value is above it.
-    if (bar.whisker && bar.whisker->upper > end) position -= 0.6 * half_height;
-    add("text", label, {label, label}, significant(bar.value));
+    if (bar.figure.interval && bar.figure.interval->upper > end) position -= 0.6 * half_height;
+    add("text", label, {label, label}, significant(bar.figure.value));
   }
   return csv.str();
 }
@@ -216,8 +215,8 @@ int most_ticks(double largest) {
       std::clamp<size_t>(characters / (plot_number(std::floor(largest)).size() + 3), 3, 6));
 }
 
-Interval whisker_of(double value, const Maybe<Interval>& interval) {
-  return interval ? *interval : Interval{value, value};
+Interval whisker_of(const Estimate& figure) {
+  return figure.interval ? *figure.interval : Interval{figure.value, figure.value};
 }
 
 AxisEnd axis_end(double largest_value, double largest_whisker) {

@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "base/text_table.h"
 #include "reports/document/types.h"
-#include "reports/statistics/inference.h"
 
 namespace nearmetal {
 
@@ -34,7 +33,7 @@ std::string script_with_data(const Chart& chart);
 std::string script_with_files(const Chart& chart);
 
 /// The interval of a value; the value itself where there is none.
-Interval whisker_of(double value, const Maybe<Interval>& interval);
+Interval whisker_of(const Estimate& figure);
 
 /// Where an axis from 0 ends. The whiskers of a few runs can be a thousand times as long as what
 /// they belong to, of which nothing would be seen beside them: they are cut at twice the largest
@@ -109,8 +108,7 @@ struct Bar {
   size_t row = 0;
   size_t side = 0;
   Kind kind = Kind::measured;
-  double value = 0;
-  Maybe<Interval> whisker;
+  Estimate figure{};
   std::vector<double> circles{};
 };
 

@@ -125,7 +125,7 @@ double value_of(const PlacedPoint& point) { return *point.side.geometric_mean; }
 std::string csv_of(const std::vector<PlacedPoint>& points, const std::vector<GridCurve>& curves) {
   std::ostringstream csv = csv_with("arm,curve,setting,position,value,lower,upper,knee");
   for (const PlacedPoint& point : points) {
-    const Interval whisker = whisker_of(value_of(point), point.side.interval);
+    const Interval whisker = whisker_of(point.side.mean());
     csv << quoted_label(point.point->arm->name) << ',' << quoted_label(curves[point.curve].others)
         << ',' << quoted_label(point.point->value) << ',' << point.position << ','
         << value_of(point) << ',' << whisker.lower << ',' << whisker.upper << ','
@@ -198,8 +198,7 @@ std::string script_of(const std::vector<PlacedPoint>& points, const std::vector<
   double largest = 0, largest_whisker = 0;
   for (const PlacedPoint& point : points) {
     largest = std::max(largest, value_of(point));
-    largest_whisker =
-        std::max(largest_whisker, whisker_of(value_of(point), point.side.interval).upper);
+    largest_whisker = std::max(largest_whisker, whisker_of(point.side.mean()).upper);
   }
   const AxisEnd end = axis_end(largest, largest_whisker);
   const bool numbers = points.front().point->number.has_value();
@@ -219,8 +218,7 @@ TextTable table_of(const RunSet& set, const std::vector<PlacedPoint>& points,
                    {"knee"}, {"GB", true},    {words.per_joule, true}};
   for (const PlacedPoint& point : points) {
     const RunArm& arm = *point.point->arm;
-    table.rows.push_back({arm.name, point.point->value,
-                          estimate_text(value_of(point), point.side.interval),
+    table.rows.push_back({arm.name, point.point->value, estimate_text(point.side.mean()),
                           std::to_string(timed_runs(arm).size()), point.is_knee ? "knee" : "-",
                           significant_or_dash(memory_of(arm), 1e-9),
                           significant_or_dash(samples_per_joule(set, arm, value_of(point)))});
@@ -263,7 +261,7 @@ Chart curve_chart(const RunSet& set, std::vector<GridCurve> curves) {
 
 struct FigureOfArm {
   std::string name;  // empty where it is the only one
-  std::function<Maybe<SpeedRatio>(const FractionPoint& point)> value_of;
+  std::function<Maybe<Estimate>(const FractionPoint& point)> value_of;
 };
 
 // A row for each arm that has one of the figures, all of them ratios: 1 is marked. `missing`: what
@@ -283,11 +281,10 @@ Chart ratio_chart(Chart chart, const char* axis, const char* missing,
     std::vector<std::string> cells = {point.arm};
     const size_t before = bars.bars.size();
     for (size_t side = 0; side < figures.size(); ++side) {
-      const Maybe<SpeedRatio> value = figures[side].value_of(point);
+      const Maybe<Estimate> value = figures[side].value_of(point);
       cells.push_back(value ? significant(value->value) : "-");
       if (!value) continue;
-      bars.bars.push_back(
-          {point.arm, bars.rows.size(), side, Kind::measured, value->value, value->interval, {}});
+      bars.bars.push_back({point.arm, bars.rows.size(), side, Kind::measured, *value});
     }
     if (bars.bars.size() == before) continue;
     if (bars.rows.size() == most_rows) {
@@ -313,7 +310,7 @@ std::string name_of_job(const std::vector<FractionPoint>& points, size_t job) {
 }
 
 FigureOfArm progress_of_job(const std::vector<FractionPoint>& points, size_t job) {
-  return {name_of_job(points, job), [job](const FractionPoint& point) -> Maybe<SpeedRatio> {
+  return {name_of_job(points, job), [job](const FractionPoint& point) -> Maybe<Estimate> {
             if (job >= point.unlike_jobs.size()) return Unknown{"there is no such job"};
             return point.unlike_jobs[job].of_alone;
           }};

@@ -43,16 +43,14 @@ std::vector<ShownPoint> shown_points(const ShownArms& shown) {
 
 // One figure of each point as caption and table tell it.
 void describe(Chart& chart, const std::vector<ShownPoint>& points, const char* figure,
-              double ScalingPoint::*value, Maybe<Interval> ScalingPoint::*interval,
-              double scale = 1) {
+              Estimate ScalingPoint::*value, double scale = 1) {
   chart.table.columns = {{"arm"},     {"ranks", true},
                          {"against"}, {std::string(figure) + " [95 %]", true},
                          {"n", true}, {"scaling, batch"}};
   for (const auto& [point, side, label] : points) {
-    chart.table.rows.push_back(
-        {label, std::to_string(point.ranks), point.against,
-         point.is_reference() ? "-" : estimate_text(point.*value, point.*interval, scale),
-         std::to_string(point.runs), scaling_text(point)});
+    chart.table.rows.push_back({label, std::to_string(point.ranks), point.against,
+                                point.is_reference() ? "-" : estimate_text(scale * (point.*value)),
+                                std::to_string(point.runs), scaling_text(point)});
   }
   chart.caption += counts_text(chart.table);
 }
@@ -73,10 +71,10 @@ std::string csv_of(const std::vector<ShownPoint>& points) {
   std::ostringstream csv = csv_with("arm,kind,scaling,against,ranks,beside,speedup,lower,upper");
   for (size_t i = 0; i < points.size(); ++i) {
     const ScalingPoint& point = points[i].point;
-    const Interval whisker = whisker_of(point.speedup, point.speedup_interval);
+    const Interval whisker = whisker_of(point.speedup);
     csv << quoted_label(points[i].label) << ',' << to_string(point.kind) << ','
         << to_string(point.scaling) << ',' << quoted_label(point.reference) << ',' << point.ranks
-        << ',' << beside(points, i) << ',' << point.speedup << ',' << whisker.lower << ','
+        << ',' << beside(points, i) << ',' << point.speedup.value << ',' << whisker.lower << ','
         << whisker.upper << '\n';
   }
   return csv.str();
@@ -92,9 +90,8 @@ std::string script_of(const std::vector<ShownPoint>& points) {
   double most_ranks = 0, largest = 0, largest_whisker = 0;
   for (const auto& [point, side, label] : points) {
     most_ranks = std::max(most_ranks, static_cast<double>(point.ranks));
-    largest = std::max(largest, point.speedup);
-    largest_whisker =
-        std::max(largest_whisker, whisker_of(point.speedup, point.speedup_interval).upper);
+    largest = std::max(largest, point.speedup.value);
+    largest_whisker = std::max(largest_whisker, whisker_of(point.speedup).upper);
   }
   const double most = 1.08 * most_ranks;
   const AxisEnd end = axis_end(std::max(most, largest), largest_whisker);
@@ -129,8 +126,8 @@ Chart throughput_chart(const ShownArms& shown) {
     const Metric& metric = throughput_metric(unit_of(*arm.arm));
     const SideSummary side = summary_of_arm(*arm.arm, metric);
     if (!side.geometric_mean) continue;
-    bars.bars.push_back({arm.label(), arm.row, arm.side_index, arm.kind, *side.geometric_mean,
-                         side.interval, complete_values(*arm.arm, metric)});
+    bars.bars.push_back({arm.label(), arm.row, arm.side_index, arm.kind, side.mean(),
+                         complete_values(*arm.arm, metric)});
     chart.table.rows.push_back(
         {arm.label(), mean_text(side, metric), std::to_string(side.runs), to_string(arm.kind)});
   }
@@ -151,7 +148,7 @@ Chart speedup_chart(const ShownArms& shown) {
           "Points of equal ranks are drawn side by side."};
   const std::vector<ShownPoint> points = shown_points(shown);
   if (points.empty()) return missing_chart(std::move(chart), one_number_of_ranks);
-  describe(chart, points, "speedup", &ScalingPoint::speedup, &ScalingPoint::speedup_interval);
+  describe(chart, points, "speedup", &ScalingPoint::speedup);
   chart.csv = csv_of(points);
   chart.script = script_of(points);
   return chart;
@@ -169,17 +166,11 @@ Chart efficiency_chart(const ShownArms& shown) {
     const std::string name = point.arm + (point.is_reference() ? ", reference" : "");
     auto row = std::ranges::find(bars.rows, name);
     if (row == bars.rows.end()) row = bars.rows.insert(row, name);
-    Bar bar{.label = labelled(name, shown.sides[side]),
-            .row = static_cast<size_t>(row - bars.rows.begin()),
-            .side = side,
-            .kind = point.kind,
-            .value = 100 * point.efficiency,
-            .whisker = point.efficiency_interval};
-    if (bar.whisker) bar.whisker = Interval{100 * bar.whisker->lower, 100 * bar.whisker->upper};
-    bars.bars.push_back(std::move(bar));
+    bars.bars.push_back({labelled(name, shown.sides[side]),
+                         static_cast<size_t>(row - bars.rows.begin()), side, point.kind,
+                         100 * point.efficiency});
   }
-  describe(chart, points, bars.axis.c_str(), &ScalingPoint::efficiency,
-           &ScalingPoint::efficiency_interval, 100);
+  describe(chart, points, bars.axis.c_str(), &ScalingPoint::efficiency, 100);
   return bar_chart(std::move(chart), bars, one_number_of_ranks);
 }
 

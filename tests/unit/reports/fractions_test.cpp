@@ -31,7 +31,7 @@ TEST(Fractions, RatiosAreThoseOfTheSpeedsOfAllJobs) {
                       &mps = points[3];
   const double of_mps = std::sqrt(1100. * 1122), of_serial = std::sqrt(990. * 1000);
   const double of_slices = std::sqrt(900. * 910), of_alone = std::sqrt(1000. * 1010);
-  EXPECT_DOUBLE_EQ(*mps.throughput, of_mps);
+  EXPECT_DOUBLE_EQ(mps.throughput->value, of_mps);
   EXPECT_DOUBLE_EQ(mps.of_serial->value, of_mps / of_serial);
   EXPECT_DOUBLE_EQ(mps.of_timeslice->value, of_mps / of_slices);
   EXPECT_LT(mps.of_serial->interval->lower, of_mps / of_serial);
@@ -55,7 +55,7 @@ TEST(Fractions, OneRunHasNoIntervalAndFailedRunsDoNotCount) {
   report.arms[3].runs[1].status = Status::failed;
   const FractionPoint mps = points_of(report)[3];
   EXPECT_EQ(mps.runs, 1);
-  EXPECT_DOUBLE_EQ(*mps.throughput, 1100);
+  EXPECT_DOUBLE_EQ(mps.throughput->value, 1100);
   EXPECT_FALSE(mps.of_serial->interval);
   EXPECT_DOUBLE_EQ(*mps.fairness, 1);
   report.arms[3].runs[0].jain_fairness.reset();
@@ -179,7 +179,7 @@ TEST(Fractions, EachOfUnequalSharesIsComparedWithAJobAloneOnIt) {
   report.arms[3].share->threads_percent = {40, 25, 25, 25};
   EXPECT_FALSE(points_of(report)[3].interference) << "none was alone on 40 %";
   report.arms.push_back(shared_arm("more alone", {SharingMode::mps, 1, {40}, {}}, {600, 606}));
-  const Maybe<SpeedRatio> found = points_of(report)[3].interference;
+  const Maybe<Estimate> found = points_of(report)[3].interference;
   const double of_job = std::sqrt(1100. * 1122) / 4;
   const double alone =
       std::pow(std::sqrt(400. * 404), 0.75) * std::pow(std::sqrt(600. * 606), 0.25);

@@ -90,10 +90,10 @@ TEST(GridCurves, TheKneeIsTheSmallestBatchNearTheBest) {
   ASSERT_TRUE(knee);
   EXPECT_EQ(knee->point->value, "64");
   EXPECT_EQ(knee->best->value, "256");
-  EXPECT_NEAR(knee->share, std::sqrt(965.0 * 970 / (1000.0 * 1010)), 1e-12);
-  ASSERT_TRUE(knee->interval);
-  EXPECT_LT(knee->interval->lower, knee->share);
-  EXPECT_GT(knee->interval->upper, knee->share);
+  EXPECT_NEAR(knee->share.value, std::sqrt(965.0 * 970 / (1000.0 * 1010)), 1e-12);
+  ASSERT_TRUE(knee->share.interval);
+  EXPECT_LT(knee->share.interval->lower, knee->share.value);
+  EXPECT_GT(knee->share.interval->upper, knee->share.value);
   EXPECT_TRUE(knee->best_is_largest);
   const TitledTable table = knee_tables(set).at(0);
   EXPECT_THAT(table.table.rows.at(0), ElementsAre("all", "batch 64", testing::_, testing::_,
@@ -101,7 +101,7 @@ TEST(GridCurves, TheKneeIsTheSmallestBatchNearTheBest) {
   const RunSet falling = set_of({{batch(32), {100}}, {batch(64), {90}}});
   const GridCurve best_first = grid_curves(falling).at(0);
   EXPECT_EQ(knee_of(best_first)->point->value, "32");
-  EXPECT_FALSE(knee_of(best_first)->interval);
+  EXPECT_FALSE(knee_of(best_first)->share.interval);
   EXPECT_FALSE(knee_of(best_first)->best_is_largest);
 }
 

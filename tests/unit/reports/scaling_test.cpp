@@ -28,21 +28,21 @@ TEST(Scaling, IsRelativeToTheArmWithTheFewestRanks) {
   EXPECT_EQ(points[0].arm, "4");
   EXPECT_EQ(points[0].reference, "1");
   const double one = std::cbrt(100.0 * 102 * 98);
-  EXPECT_NEAR(points[0].speedup, std::sqrt(390.0 * 400) / one, 1e-12);
-  EXPECT_NEAR(points[0].efficiency, points[0].speedup / 4, 1e-12);
-  ASSERT_TRUE(points[0].speedup_interval);
-  EXPECT_LT(points[0].speedup_interval->lower, points[0].speedup);
-  EXPECT_NEAR(points[0].efficiency_interval->upper, points[0].speedup_interval->upper / 4, 1e-12);
-  EXPECT_EQ(points[1].speedup, 1);
-  EXPECT_FALSE(points[1].speedup_interval) << "the reference has no error against itself";
-  EXPECT_FALSE(points[2].speedup_interval) << "one run has no spread";
+  EXPECT_NEAR(points[0].speedup.value, std::sqrt(390.0 * 400) / one, 1e-12);
+  EXPECT_NEAR(points[0].efficiency.value, points[0].speedup.value / 4, 1e-12);
+  ASSERT_TRUE(points[0].speedup.interval);
+  EXPECT_LT(points[0].speedup.interval->lower, points[0].speedup.value);
+  EXPECT_NEAR(points[0].efficiency.interval->upper, points[0].speedup.interval->upper / 4, 1e-12);
+  EXPECT_EQ(points[1].speedup.value, 1);
+  EXPECT_FALSE(points[1].speedup.interval) << "the reference has no error against itself";
+  EXPECT_FALSE(points[2].speedup.interval) << "one run has no spread";
 }
 
 TEST(Scaling, TheIdealOfAReferenceOfTwoRanksIsTwo) {
   const auto points = scaling_of(with_ranks({{"2", {200, 201}}, {"4", {380, 381}}}, {2, 4}));
   ASSERT_EQ(points.size(), 2U);
-  EXPECT_EQ(points[0].speedup, 2);
-  EXPECT_NEAR(points[1].efficiency, std::sqrt(380.0 * 381 / (200.0 * 201)) / 2, 1e-12);
+  EXPECT_EQ(points[0].speedup.value, 2);
+  EXPECT_NEAR(points[1].efficiency.value, std::sqrt(380.0 * 381 / (200.0 * 201)) / 2, 1e-12);
 }
 
 RunSet with_batches(const std::vector<std::pair<int64_t, int64_t>>& ranks_and_batches) {
@@ -77,7 +77,7 @@ TEST(Scaling, TheSameBatchInAllIsStrong) {
   ASSERT_EQ(points.size(), 3U);
   for (const ScalingPoint& point : points) EXPECT_EQ(scaling_text(point), "strong, 256 in all");
   EXPECT_EQ(points[2].reference, "1 x 256");
-  EXPECT_NEAR(points[2].speedup, 4, 1e-12);
+  EXPECT_NEAR(points[2].speedup.value, 4, 1e-12);
 }
 
 TEST(Scaling, BothMayStartFromTheSameArm) {

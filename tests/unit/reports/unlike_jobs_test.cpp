@@ -110,7 +110,7 @@ TEST(UnlikeJobs, AreComparedWithThemselvesAlone) {
   EXPECT_EQ(slices.job_speeds.reason, unlike_work);
   ASSERT_EQ(slices.unlike_jobs.size(), 2);
   EXPECT_EQ(slices.unlike_jobs[1].work, "resnet18 forward, fp16, batch 256");
-  EXPECT_DOUBLE_EQ(*slices.unlike_jobs[1].throughput, root(4000, 4040));
+  EXPECT_DOUBLE_EQ(slices.unlike_jobs[1].throughput->value, root(4000, 4040));
   EXPECT_DOUBLE_EQ(*slices.unlike_jobs[1].alone, forward_alone);
   EXPECT_DOUBLE_EQ(slices.unlike_jobs[0].of_alone->value, root(600, 606) / training_alone);
   const double progress[] = {600 / training_alone, 4000 / forward_alone};

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "base/errors.h"
+#include "bench/cli/run_request.h"
 #include "bench/run/rank_facts.h"
 #include "comm/layout/layout_json.h"
 
@@ -31,7 +32,7 @@ Gpu vgpu() {
 }
 
 // The complaint about a rank on this GPU; empty: all is as expected.
-std::string said(const Gpu& gpu, const Expected& expected) {
+std::string said(const Gpu& gpu, const Expectation& expected) {
   Environment environment;
   environment.host_name = "here";
   try {
@@ -67,8 +68,9 @@ TEST(Expected, OfAVgpuModeAndProfile) {
 TEST(Expected, ARankOnCpusHasNoGpu) {
   Environment environment;
   environment.host_name = "here";
-  for (const Expected& expected : {Expected{.gpu = "H200"}, Expected{.uuid = "GPU-1"},
-                                   Expected{.mig = "1g.18gb"}, Expected{.vgpu = "A100-40C"}}) {
+  for (const Expectation& expected :
+       {Expectation{.gpu = "H200"}, Expectation{.uuid = "GPU-1"}, Expectation{.mig = "1g.18gb"},
+        Expectation{.vgpu = "A100-40C"}}) {
     EXPECT_THROW(require_expected(expected, environment, nullptr), std::invalid_argument);
   }
 }

@@ -30,7 +30,7 @@ Workload workload(const Asked& asked) {
   layout.source = "/layouts/0";
   layout.workload.texts = asked.of_layout;
   const RunRequest request = parse_run_flags(asked.flags);
-  return layout_workloads(file, layout, place(layout, file.hosts), request, true).common;
+  return layout_workloads(file, layout, place(layout, file.hosts), request, true);
 }
 
 std::string refusal(const Asked& asked) {

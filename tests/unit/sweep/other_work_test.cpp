@@ -74,7 +74,7 @@ TEST(OtherWork, IsToldByWhatWasChosen) {
 TEST(OtherWork, WhatAJobChoseIsTheArmsWhateverEndsBeforeIt) {
   LaunchPlan plan;
   plan.placements = {place(listed({Job{{{"a", {0}, 0}}}}), {host("a", 1)})};
-  plan.workloads = {asked_for(largest_that_fits)};
+  plan.workloads = {{asked_for(largest_that_fits)}};
   plan.file.layouts.resize(1);
   Report measured = sample_report();
   measured.arms.resize(1);

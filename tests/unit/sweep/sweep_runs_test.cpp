@@ -99,17 +99,17 @@ TEST_F(SweepRunsTest, TheFirstRunOfALayoutThatChoseChoosesForAll) {
   };
   const auto pinned = [](const SweepRuns& runs, size_t layout,
                          AllReduceKind asked = AllReduceKind::automatic) {
-    Workload workload;
+    LayoutWorkloads workload;
     workload.config.all_reduce = asked;
     LaunchPlan plan{.file = {},
                     .placements = {},
                     .workloads = {workload, workload},
                     .launches = {},
                     .options = {}};
-    plan.job_workloads[{layout, 0}] = workload;
+    plan.workloads[layout].of_jobs[0] = workload;
     runs.pin_all_reduce(plan, layout);
     EXPECT_EQ(plan.workloads[1 - layout].config.all_reduce, asked) << "another layout";
-    EXPECT_EQ(plan.workloads[layout].config, plan.job_workloads.at({layout, 0}).config);
+    EXPECT_EQ(plan.workloads[layout].config, plan.workloads[layout].of(0).config);
     return plan.workloads[layout].config.all_reduce;
   };
   {
