@@ -12,7 +12,6 @@
 
 #include <cstdint>
 
-#include "models/step_order.h"
 #include "models/training_options.h"
 
 namespace nearmetal::cuda {
