@@ -20,6 +20,26 @@ struct Shape {
   bool operator==(const Shape&) const = default;
 };
 
+/// Tensors [batch, tokens, features]. GPUs take features that are a multiple of 8.
+struct TokenExtent {
+  int64_t batch = 0, tokens = 0, features = 0;
+
+  constexpr int64_t sample_elements() const { return tokens * features; }
+  constexpr int64_t elements() const { return batch * sample_elements(); }
+};
+
+/// The heads of attention over the tokens of each sample. Packed they are [batch, tokens, 3 x
+/// features]: q, k and v of each token behind one another, in each of them head behind head.
+struct AttentionExtent {
+  int64_t batch = 0, tokens = 0, heads = 0;
+  int64_t head_features = 0;
+
+  constexpr int64_t features() const { return heads * head_features; }
+  constexpr int64_t matrices() const { return batch * heads; }  // of probabilities
+  constexpr int64_t matrix_elements() const { return tokens * tokens; }
+  constexpr int64_t rows() const { return matrices() * tokens; }  // of all heads
+};
+
 /// A square window of a convolution or pooling, the same in both directions.
 struct Window {
   int64_t kernel = 1;

@@ -7,7 +7,6 @@
 #include <map>
 #include <numeric>
 #include <stdexcept>
-#include <utility>
 
 #include "base/errors.h"
 #include "models/cpu/host.h"

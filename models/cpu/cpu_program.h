@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <functional>
 #include <optional>
 #include <vector>
 
@@ -49,8 +48,10 @@ class CpuProgram : public Program {
   void allocate();
   // cpu_program_step.cpp
   void put_events_in_order();
-  void append(const char* name, Phase phase, const char* implementation, int64_t bytes,
-              std::function<void()> run);
+  template <class... Facts>
+  void append(Facts... facts) {
+    step_.operations.push_back(own_operation(facts...));
+  }
   void append_own_operations(const LoweredEvent& lowered);
   void append_input();
   // Copies its images to where they are read, and sets which one operations shared by all compute.

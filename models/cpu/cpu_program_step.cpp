@@ -17,15 +17,6 @@ void CpuProgram::put_events_in_order() {
   }
 }
 
-void CpuProgram::append(const char* name, Phase phase, const char* implementation, int64_t bytes,
-                        std::function<void()> run) {
-  step_.operations.push_back({.name = name,
-                              .phase = phase,
-                              .implementation = implementation,
-                              .bytes = static_cast<double>(bytes),
-                              .run = std::move(run)});
-}
-
 void CpuProgram::append_own_operations(const LoweredEvent& lowered) {
   switch (lowered.event.kind) {
     case StepEventKind::input:

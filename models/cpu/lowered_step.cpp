@@ -20,15 +20,6 @@ std::map<int64_t, size_t> completed_by(const LoweredStep& step) {
   return last;
 }
 
-Operation own_operation(const std::string& name, const std::string& implementation, int64_t bytes,
-                        std::function<void()> run) {
-  return {.name = name,
-          .phase = Phase::exchange,
-          .implementation = implementation,
-          .bytes = static_cast<double>(bytes),
-          .run = std::move(run)};
-}
-
 // Nothing else is computed meanwhile.
 Operation exposed(Operation operation, StepState& state) {
   operation.run = [&state, run = std::move(operation.run)] {
@@ -41,11 +32,21 @@ Operation exposed(Operation operation, StepState& state) {
 
 Operation conversion(const std::string& name, Precision from, const void* in, Precision to,
                      void* out, int64_t elements) {
-  return own_operation(name, "own loop", elements * (element_bytes(from) + element_bytes(to)),
+  return own_operation(name, Phase::exchange, "own loop",
+                       elements * (element_bytes(from) + element_bytes(to)),
                        [=] { convert(from, in, to, out, elements); });
 }
 
 }  // namespace
+
+Operation own_operation(const std::string& name, Phase phase, const std::string& implementation,
+                        int64_t bytes, std::function<void()> run) {
+  return {.name = name,
+          .phase = phase,
+          .implementation = implementation,
+          .bytes = static_cast<double>(bytes),
+          .run = std::move(run)};
+}
 
 int64_t LoweredStep::total_bytes() const {
   return std::accumulate(region_bytes.begin(), region_bytes.end(), int64_t{0});
@@ -86,8 +87,8 @@ void reorder(const dnnl::memory& from, const dnnl::memory& to, const dnnl::strea
 Operation mean_of_micro_batches(const std::string& name, const FlatGradient& gradient,
                                 int64_t begin, int64_t end) {
   return own_operation(
-      name + ", mean of " + std::to_string(gradient.micro_batches) + " micro-batches", "own loop",
-      3 * 4 * (end - begin), [=] {
+      name + ", mean of " + std::to_string(gradient.micro_batches) + " micro-batches",
+      Phase::exchange, "own loop", 3 * 4 * (end - begin), [=] {
         mean_of_sums(gradient.sum_before + begin, gradient.computed + begin, gradient.micro_batches,
                      end - begin);
       });
@@ -119,14 +120,14 @@ void insert_exchange(LoweredStep& step, AllReduce& all_reduce, int64_t bucket_by
                           gradient.computed + range.begin, bucket.type, bucket.data,
                           bucket.elements);
       case ExchangeEventKind::start:
-        return exposed(own_operation(name, all_reduce.library(), bucket.bytes(),
+        return exposed(own_operation(name, Phase::exchange, all_reduce.library(), bucket.bytes(),
                                      [&all_reduce, first = static_cast<int>(event.bucket),
                                       count = static_cast<int>(event.count)] {
                                        all_reduce.start(first, count, nullptr);
                                      }),
                        state);
       case ExchangeEventKind::finish:
-        return exposed(own_operation("all buckets", all_reduce.library(), 0,
+        return exposed(own_operation("all buckets", Phase::exchange, all_reduce.library(), 0,
                                      [&all_reduce] { all_reduce.finish(nullptr); }),
                        state);
       case ExchangeEventKind::convert_back:

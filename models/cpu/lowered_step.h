@@ -12,7 +12,6 @@
 
 #include "models/cpu/loops.h"
 #include "models/graph.h"
-#include "models/memory_plan.h"
 #include "models/program.h"
 #include "models/step_order.h"
 
@@ -55,6 +54,10 @@ struct Operation {
   std::function<dnnl::primitive()> make{};  // null for a loop
   std::function<void()> run{};              // of a primitive: after bind_memory()
 };
+
+/// One that oneDNN has no part in.
+Operation own_operation(const std::string& name, Phase phase, const std::string& implementation,
+                        int64_t bytes, std::function<void()> run);
 
 /// A stage's view of the pipeline while a step goes on.
 struct StageState {

@@ -5,15 +5,9 @@
 
 #include <cstdint>
 
-#include "models/graph.h"
+#include "models/shapes.h"
 
 namespace nearmetal::cpu {
-
-struct TokenExtent {
-  int64_t batch = 0, tokens = 0, features = 0;
-
-  int64_t sample_elements() const { return tokens * features; }
-};
 
 /// y [batch, 1 + tokens, features]: `token` before those of x. `extent` is that of x.
 void prepend_token(const TokenExtent& extent, const float* x, const float* token, float* y);
@@ -46,20 +40,9 @@ void embed(const TokenExtent& extent, const int32_t* ids,
 void embed_backward(const TokenExtent& extent, const int32_t* ids, const float* dy,
                     const EmbeddingRows& rows, const EmbeddingTables<float>& gradients);
 
-/// The heads of attention over the tokens of each sample.
-struct AttentionExtent {
-  int64_t batch = 0, tokens = 0, heads = 0;
-  int64_t head_features = 0;
-
-  int64_t features() const { return heads * head_features; }
-  int64_t matrices() const { return batch * heads; }  // of probabilities
-  int64_t matrix_elements() const { return tokens * tokens; }
-};
-
-/// Head by head oneDNN's products, and a softmax between. `packed` is [batch, tokens, 3 x
-/// features]: q, k and v of each token behind one another, in each of them head behind head; y is
-/// [batch, tokens, features]. `probabilities`: where they are kept [batch, heads, tokens, tokens],
-/// else one matrix for each thread. Throws std::runtime_error where oneDNN fails.
+/// Head by head oneDNN's products, and a softmax between; y is [batch, tokens, features].
+/// `probabilities`: where they are kept [batch, heads, tokens, tokens], else one matrix for each
+/// thread. Throws std::runtime_error where oneDNN fails.
 void attention_forward(const AttentionExtent& extent, const float* packed, float* probabilities,
                        bool keeps_probabilities, float* y);
 /// From the probabilities that the forward pass kept; `scratch`: a matrix for each thread.

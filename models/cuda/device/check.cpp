@@ -34,35 +34,25 @@ void* find_driver_function(const char* name, unsigned since) {
 }
 
 StreamHandle make_stream() {
-  cudaStream_t stream = nullptr;
-  NM_CALL(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  return StreamHandle(stream);
+  return NM_MAKE(StreamHandle, cudaStreamCreateWithFlags, cudaStreamNonBlocking);
 }
 
 StreamHandle make_urgent_stream() {
   int lowest = 0, highest = 0;
   NM_CALL(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
-  cudaStream_t stream = nullptr;
-  NM_CALL(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, highest));
-  return StreamHandle(stream);
+  return NM_MAKE(StreamHandle, cudaStreamCreateWithPriority, cudaStreamNonBlocking, highest);
 }
 
 EventHandle make_event(unsigned flags) {
-  cudaEvent_t event = nullptr;
-  NM_CALL(cudaEventCreateWithFlags(&event, flags));
-  return EventHandle(event);
+  return NM_MAKE(EventHandle, cudaEventCreateWithFlags, flags);
 }
 
 DeviceMemory allocate_device(int64_t bytes) {
-  void* memory = nullptr;
-  NM_CALL(cudaMalloc(&memory, static_cast<size_t>(bytes)));
-  return DeviceMemory(memory);
+  return NM_MAKE(DeviceMemory, cudaMalloc, static_cast<size_t>(bytes));
 }
 
 PinnedMemory allocate_pinned(int64_t bytes) {
-  void* memory = nullptr;
-  NM_CALL(cudaHostAlloc(&memory, static_cast<size_t>(bytes), cudaHostAllocDefault));
-  return PinnedMemory(memory);
+  return NM_MAKE(PinnedMemory, cudaHostAlloc, static_cast<size_t>(bytes), cudaHostAllocDefault);
 }
 
 double seconds_between(cudaEvent_t begin, cudaEvent_t end) {
@@ -87,9 +77,7 @@ GraphExecHandle captured(cudaStream_t stream, const std::function<void()>& work)
   try {
     if (failure != nullptr) std::rethrow_exception(failure);
     NM_CALL(ended);
-    cudaGraphExec_t executable = nullptr;
-    NM_CALL(cudaGraphInstantiate(&executable, raw, 0));
-    return GraphExecHandle(executable);
+    return NM_MAKE(GraphExecHandle, cudaGraphInstantiate, graph.get(), 0);
   } catch (const std::runtime_error& error) {
     throw CaptureRefused(error.what());
   }

@@ -29,6 +29,14 @@ struct Destroyer {
 template <class H, auto Destroy>
 using Handle = std::unique_ptr<std::remove_pointer_t<H>, Destroyer<Destroy>>;
 
+/// The owner of what create(&raw, ...) of a library makes.
+#define NM_MAKE(Owner, create, ...)                   \
+  [&] {                                               \
+    Owner::pointer raw = nullptr;                     \
+    NM_CALL(create(&raw __VA_OPT__(, ) __VA_ARGS__)); \
+    return Owner(raw);                                \
+  }()
+
 using StreamHandle = Handle<cudaStream_t, cudaStreamDestroy>;
 using EventHandle = Handle<cudaEvent_t, cudaEventDestroy>;
 using GraphExecHandle = Handle<cudaGraphExec_t, cudaGraphExecDestroy>;

@@ -167,6 +167,12 @@ int attribute(cudaDeviceAttr name, int gpu) {
   return value;
 }
 
+cudaDeviceProp properties_of(int gpu) {
+  cudaDeviceProp properties{};
+  NM_CALL(cudaGetDeviceProperties(&properties, gpu));
+  return properties;
+}
+
 // A context besides that of a part has the whole GPU, and an exclusive GPU takes one context alone.
 bool has_separate_contexts(int gpu) {
   return !taken_part() && attribute(cudaDevAttrComputeMode, gpu) == cudaComputeModeDefault;
@@ -239,8 +245,7 @@ bool has_units(Precision precision, int capability) {
 }
 
 int compute_capability(int gpu) {
-  cudaDeviceProp properties{};
-  NM_CALL(cudaGetDeviceProperties(&properties, gpu));
+  const cudaDeviceProp properties = properties_of(gpu);
   return properties.major * 10 + properties.minor;
 }
 
@@ -258,9 +263,7 @@ void require_units(Precision precision, const std::string& name, int capability)
 }
 
 void require_units(Precision precision, int gpu) {
-  cudaDeviceProp properties{};
-  NM_CALL(cudaGetDeviceProperties(&properties, gpu));
-  require_units(precision, properties.name, compute_capability(gpu));
+  require_units(precision, properties_of(gpu).name, compute_capability(gpu));
 }
 
 int use_gpu(int gpu) {
@@ -317,8 +320,7 @@ void take_share_of_gpu(int gpu, const GpuShare& part) {
 
 DeviceInfo describe_gpu(int gpu) {
   const int multiprocessors = use_gpu(gpu);
-  cudaDeviceProp properties{};
-  NM_CALL(cudaGetDeviceProperties(&properties, gpu));
+  const cudaDeviceProp properties = properties_of(gpu);
   DeviceInfo info;
   info.name = properties.name;
   info.uuid = uuid_text(properties.uuid);

@@ -1,4 +1,3 @@
-#include "models/cuda/device/call.h"
 #include "models/cuda/kernels/activation.h"
 #include "models/cuda/kernels/gradient_sweep.h"
 
@@ -6,7 +5,6 @@ namespace nearmetal::cuda {
 namespace {
 
 constexpr int activation_unroll = 4;
-constexpr int activation_threads = 256;
 
 template <class T, bool adds>
 __global__ void __launch_bounds__(sweep_threads)
@@ -67,15 +65,11 @@ struct MaskedGradient {
     }
     return dz;
   }
-  __device__ static void store(T* dx, int64_t row, int channels, int channel, const Loaded&,
-                               const Channels<T>& dz) {
-    store_pack(dx + row * channels + channel, from_floats<T>(dz));
-  }
 };
 
 template <class T>
 __global__ void add_kernel(const T* left, const T* right, T* sum, int64_t packs) {
-  const int64_t index = int64_t{blockIdx.x} * activation_threads + threadIdx.x;
+  const int64_t index = int64_t{blockIdx.x} * piece_threads + threadIdx.x;
   if (index >= packs) return;
   const int64_t at = index * pack_width<T>;
   Channels<T> total = to_floats(load_pack(left + at));
@@ -84,8 +78,6 @@ __global__ void add_kernel(const T* left, const T* right, T* sum, int64_t packs)
   for (int i = 0; i < pack_width<T>; ++i) total.values[i] += other.values[i];
   store_pack(sum + at, from_floats<T>(total));
 }
-
-constexpr int pool_threads = 256;
 
 struct ImagePixel {
   unsigned image, row, column;
@@ -111,11 +103,11 @@ struct alignas(pack_width<T>) Taps {
 };
 
 template <class T>
-__global__ void __launch_bounds__(pool_threads)
+__global__ void __launch_bounds__(piece_threads)
     activation_pool_kernel(PoolShape shape, const T* x, Activation activation, T* y,
                            uint8_t* winner, int64_t all_packs) {
   constexpr int width = pack_width<T>;
-  const int64_t index = int64_t{blockIdx.x} * pool_threads + threadIdx.x;
+  const int64_t index = int64_t{blockIdx.x} * piece_threads + threadIdx.x;
   if (index >= all_packs) return;
   const int64_t packs = shape.channels / width, pixel_index = index / packs;
   const int channel = static_cast<int>(index - pixel_index * packs) * width;
@@ -193,10 +185,6 @@ struct PooledGradient {
     return sum;
   }
   __device__ static Channels<T> values(const Loaded& loaded) { return loaded; }
-  __device__ static void store(T* dx, int64_t row, int channels, int channel, const Loaded&,
-                               const Channels<T>& dz) {
-    store_pack(dx + row * channels + channel, from_floats<T>(dz));
-  }
 };
 
 // The same where windows do not overlap, by the windows: a pixel is in one of them, or in none.
@@ -364,10 +352,6 @@ struct GeluSource {
     }
     return gradient;
   }
-  __device__ static void store(T* dx, int64_t row, int channels, int channel, const Loaded&,
-                               const Channels<T>& dz) {
-    store_pack(dx + row * channels + channel, from_floats<T>(dz));
-  }
 };
 
 }  // namespace
@@ -378,10 +362,8 @@ void launch_activation(Precision precision, const void* x, const Activation& act
     const SweepShape shape(extent, pack_width<T>, activation_unroll, multiprocessors);
     const auto kernel =
         activation.residual != nullptr ? activation_kernel<T, true> : activation_kernel<T, false>;
-    kernel<<<shape.grid(), sweep_threads, 0, stream>>>(static_cast<const T*>(x), activation,
-                                                       static_cast<T*>(y), extent, shape);
+    launch_kernel({shape.grid(), sweep_threads, stream}, kernel, x, activation, y, extent, shape);
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_activation_backward(Precision precision, const ActivationGradient& operands,
@@ -396,17 +378,14 @@ void launch_activation_backward(Precision precision, const ActivationGradient& o
     operands.y == nullptr ? launch.template operator()<false>()
                           : launch.template operator()<true>();
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_add(Precision precision, const void* left, const void* right, void* sum,
                 int64_t elements, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
     const int64_t packs = elements / pack_width<T>;
-    add_kernel<T><<<blocks_for(packs, activation_threads), activation_threads, 0, stream>>>(
-        static_cast<const T*>(left), static_cast<const T*>(right), static_cast<T*>(sum), packs);
+    launch_kernel(each_piece(packs, stream), add_kernel<T>, left, right, sum, packs);
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_activation_pool(Precision precision, const PoolShape& shape, const void* x,
@@ -414,10 +393,9 @@ void launch_activation_pool(Precision precision, const PoolShape& shape, const v
                             cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
     const int64_t packs = shape.output().elements() / pack_width<T>;
-    activation_pool_kernel<T><<<blocks_for(packs, pool_threads), pool_threads, 0, stream>>>(
-        shape, static_cast<const T*>(x), activation, static_cast<T*>(y), winner, packs);
+    launch_kernel(each_piece(packs, stream), activation_pool_kernel<T>, shape, x, activation, y,
+                  winner, packs);
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_activation_pool_backward(Precision precision, const PoolShape& shape,
@@ -435,17 +413,14 @@ void launch_activation_pool_backward(Precision precision, const PoolShape& shape
       launch(PooledGradient<T>{shape, dy, operands.winner}, shape.input());
     }
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_gelu(Precision precision, const void* x, const float* bias, void* y, Extent extent,
                  int multiprocessors, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
     const SweepShape shape(extent, pack_width<T>, gelu_unroll, multiprocessors, gelu_blocks);
-    gelu_kernel<T><<<shape.grid(), sweep_threads, 0, stream>>>(static_cast<const T*>(x), bias,
-                                                               static_cast<T*>(y), extent, shape);
+    launch_kernel({shape.grid(), sweep_threads, stream}, gelu_kernel<T>, x, bias, y, extent, shape);
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_gelu_backward(Precision precision, const GeluGradient& operands, Extent extent,
@@ -455,7 +430,6 @@ void launch_gelu_backward(Precision precision, const GeluGradient& operands, Ext
                                static_cast<const T*>(operands.x), operands.bias};
     launch_gradient<T>(source, operands.dx, operands.bias_gradient, extent, scratch, stream);
   });
-  NM_CHECK_LAUNCH();
 }
 
 }  // namespace nearmetal::cuda

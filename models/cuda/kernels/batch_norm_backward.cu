@@ -1,13 +1,132 @@
 #include "models/cuda/device/call.h"
 #include "models/cuda/kernels/batch_norm.h"
 #include "models/cuda/kernels/channel_reduction.h"
-#include "models/cuda/kernels/norm_gradient.h"
 
 namespace nearmetal::cuda {
 namespace {
 
 constexpr int apply_unroll = 2;
 constexpr int sums_blocks = 1;  // at once on a multiprocessor
+
+// Division of a number below 2^31 by one known at launch: the device has no instruction for it.
+struct Divider {
+  unsigned divisor = 1, multiplier = 0, shift = 0;
+
+  explicit Divider(int divided_by) : divisor(static_cast<unsigned>(max(divided_by, 1))) {
+    unsigned bits = 0;
+    while (uint64_t{1} << bits < divisor) ++bits;
+    if (bits == 0) return;
+    shift = bits - 1;
+    multiplier = static_cast<unsigned>(((uint64_t{1} << (31 + bits)) + divisor - 1) / divisor);
+  }
+  __device__ unsigned quotient(unsigned value) const {
+    return divisor == 1 ? value : __umulhi(value, multiplier) >> shift;
+  }
+};
+
+// Where the row of a tensor lies in its image.
+struct PixelPlaces {
+  Divider height, width, pixels;
+  unsigned even_height, even_width;
+
+  explicit PixelPlaces(ImageSize image)
+      : height(image.height),
+        width(image.width),
+        pixels(image.pixels()),
+        even_height((image.height + 1) / 2),
+        even_width((image.width + 1) / 2) {}
+
+  __device__ int64_t image(unsigned row) const { return pixels.quotient(row); }
+  // Among the pixels of even rows and columns alone; -1 for all others.
+  __device__ int64_t even_pixel(unsigned row) const {
+    const unsigned line = width.quotient(row), column = row - line * width.divisor;
+    const unsigned image = height.quotient(line), line_in_image = line - image * height.divisor;
+    if (((column | line_in_image) & 1) != 0) return -1;
+    return int64_t{image * even_height + line_in_image / 2} * even_width + column / 2;
+  }
+};
+
+enum class ReluMask { none, recomputed, stored };
+
+constexpr bool has_second(Incoming incoming) {
+  return incoming == Incoming::two || incoming == Incoming::two_second_at_even_pixels;
+}
+
+// dz = mask * gradient of one pack.
+template <class T, ReluMask relu, Incoming incoming>
+struct Gradient {
+  const T* dy;
+  const T* dy_second;
+  const uint8_t* mask;
+  int channel, channels;
+  float mean_factor;
+  Channels<T> multiplier, shift;  // for ReluMask::recomputed
+
+  __device__ Gradient(const NormBackwardOperands& operands, int channel, int channels)
+      : dy(static_cast<const T*>(operands.dy)),
+        dy_second(static_cast<const T*>(operands.dy_second)),
+        mask(operands.mask),
+        channel(channel),
+        channels(channels),
+        mean_factor(1 / static_cast<float>(operands.image.pixels())) {
+    if constexpr (relu == ReluMask::recomputed) {
+      multiplier = Channels<T>::load(operands.state.multiplier + channel);
+      shift = Channels<T>::load(operands.state.shift + channel);
+    }
+  }
+
+  struct Loaded {
+    Pack<T> dy, dy_second;
+    unsigned bits;
+  };
+  __device__ Loaded load(int64_t at) const {
+    static_assert(incoming == Incoming::one || incoming == Incoming::two);
+    Loaded loaded;
+    loaded.dy = load_pack(dy + at);
+    if constexpr (incoming == Incoming::two) loaded.dy_second = load_pack(dy_second + at);
+    if constexpr (relu == ReluMask::stored) loaded.bits = mask[at / pack_width<T>];
+    return loaded;
+  }
+  __device__ Loaded load(int64_t at, unsigned row, const PixelPlaces& places) const {
+    if constexpr (incoming == Incoming::one || incoming == Incoming::two) {
+      return load(at);
+    } else {
+      Loaded loaded;
+      if constexpr (incoming == Incoming::of_mean) {
+        loaded.dy = load_pack(dy + places.image(row) * channels + channel);
+      } else {
+        loaded.dy = load_pack(dy + at);
+        const int64_t pixel = places.even_pixel(row);
+        loaded.dy_second =
+            pixel < 0 ? Pack<T>{} : load_pack(dy_second + pixel * channels + channel);
+      }
+      loaded.bits = mask[at / pack_width<T>];
+      return loaded;
+    }
+  }
+  __device__ Channels<T> values(const Loaded& loaded, const Channels<T>& x) const {
+    Channels<T> dz = to_floats(loaded.dy);
+    if constexpr (has_second(incoming)) {
+      const Channels<T> second = to_floats(loaded.dy_second);
+#pragma unroll
+      for (int i = 0; i < pack_width<T>; ++i) dz.values[i] += second.values[i];
+    }
+    if constexpr (incoming == Incoming::of_mean) {
+#pragma unroll
+      for (int i = 0; i < pack_width<T>; ++i) dz.values[i] *= mean_factor;
+    }
+#pragma unroll
+    for (int i = 0; i < pack_width<T>; ++i) {
+      bool passes = true;
+      if constexpr (relu == ReluMask::stored) passes = loaded.bits >> i & 1;
+      if constexpr (relu == ReluMask::recomputed) {
+        passes = fmaf(x.values[i], multiplier.values[i], shift.values[i]) > 0;
+      }
+      dz.values[i] = passes ? dz.values[i] : 0.0f;
+    }
+    return dz;
+  }
+};
 
 // The use of dz besides the batch norm's own gradients: none; it is stored; it is stored and goes
 // through another batch norm as well.
@@ -157,43 +276,36 @@ void launch_sums(const NormBackwardOperands& operands, Extent extent,
                  const ReductionScratch& scratch, cudaStream_t stream) {
   const dim3 grid = reduction_grid(extent, slice_rows<T> * sums_unroll<T, incoming, residual>,
                                    scratch.multiprocessors, sums_blocks);
-  backward_sums_kernel<T, relu, incoming, residual, centred>
-      <<<grid, reduction_threads, 0, stream>>>(operands, extent, Count(operands.count),
-                                               PixelPlaces(operands.image), scratch);
+  launch_kernel({grid, reduction_threads, stream},
+                backward_sums_kernel<T, relu, incoming, residual, centred>, operands, extent,
+                Count(operands.count), PixelPlaces(operands.image), scratch);
 }
 
 // Behind an addition, whose ReLU has left its mask.
-template <class T, Incoming incoming, bool centred>
-void launch_residual_sums(const NormBackwardOperands& operands, Extent extent,
-                          const ReductionScratch& scratch, cudaStream_t stream) {
-  constexpr bool may_be_normalised = incoming == Incoming::one || incoming == Incoming::two;
-  if constexpr (may_be_normalised) {
-    if (operands.residual_x != nullptr) {
-      return launch_sums<T, ReluMask::stored, incoming, Residual::normalised, centred>(
-          operands, extent, scratch, stream);
-    }
-  }
-  launch_sums<T, ReluMask::stored, incoming, Residual::tensor, centred>(operands, extent, scratch,
-                                                                        stream);
-}
-
 template <class T, bool centred>
 void launch_residual_sums(const NormBackwardOperands& operands, Extent extent,
                           const ReductionScratch& scratch, cudaStream_t stream) {
-  const auto launch = [&] {
-    switch (operands.incoming) {
-      case Incoming::one:
-        return launch_residual_sums<T, Incoming::one, centred>;
-      case Incoming::two:
-        return launch_residual_sums<T, Incoming::two, centred>;
-      case Incoming::two_second_at_even_pixels:
-        return launch_residual_sums<T, Incoming::two_second_at_even_pixels, centred>;
-      case Incoming::of_mean:
-        if constexpr (centred) return launch_residual_sums<T, Incoming::of_mean, centred>;
+  const auto launch = [&]<Incoming incoming>() {
+    if constexpr (incoming == Incoming::one || incoming == Incoming::two) {
+      if (operands.residual_x != nullptr) {
+        return launch_sums<T, ReluMask::stored, incoming, Residual::normalised, centred>(
+            operands, extent, scratch, stream);
+      }
     }
-    no_kernel("sums of dz alone where its consumer is a mean");
-  }();
-  launch(operands, extent, scratch, stream);
+    launch_sums<T, ReluMask::stored, incoming, Residual::tensor, centred>(operands, extent, scratch,
+                                                                          stream);
+  };
+  switch (operands.incoming) {
+    case Incoming::one:
+      return launch.template operator()<Incoming::one>();
+    case Incoming::two:
+      return launch.template operator()<Incoming::two>();
+    case Incoming::two_second_at_even_pixels:
+      return launch.template operator()<Incoming::two_second_at_even_pixels>();
+    case Incoming::of_mean:
+      if constexpr (centred) return launch.template operator()<Incoming::of_mean>();
+  }
+  no_kernel("sums of dz alone where its consumer is a mean");
 }
 
 // By second moments x is not read.
@@ -233,7 +345,6 @@ void launch_norm_backward_sums(Precision precision, const NormBackwardOperands& 
                                                              : launch_plain_sums<T, Incoming::one>;
     launch(operands, extent, scratch, stream);
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_norm_backward_apply(Precision precision, const NormBackwardOperands& operands,
@@ -241,7 +352,7 @@ void launch_norm_backward_apply(Precision precision, const NormBackwardOperands&
   with_element_type(precision, [&]<class T>() {
     const SweepShape shape(extent, pack_width<T>, apply_unroll, multiprocessors);
     const auto launch = [&](auto kernel, const NormBackwardOperands& used) {
-      kernel<<<shape.grid(), sweep_threads, 0, stream>>>(used, extent, shape);
+      launch_kernel({shape.grid(), sweep_threads, stream}, kernel, used, extent, shape);
     };
     if (operands.dz != nullptr) {  // the sums have left dz: nothing more to add or to mask
       NormBackwardOperands used = operands;
@@ -257,7 +368,6 @@ void launch_norm_backward_apply(Precision precision, const NormBackwardOperands&
         ? launch(backward_apply_kernel<T, ReluMask::recomputed, Incoming::two, false>, operands)
         : launch(backward_apply_kernel<T, ReluMask::recomputed, Incoming::one, false>, operands);
   });
-  NM_CHECK_LAUNCH();
 }
 
 }  // namespace nearmetal::cuda

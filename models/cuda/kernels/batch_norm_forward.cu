@@ -1,4 +1,3 @@
-#include "models/cuda/device/call.h"
 #include "models/cuda/kernels/batch_norm.h"
 #include "models/cuda/kernels/channel_reduction.h"
 
@@ -149,18 +148,6 @@ __global__ void __launch_bounds__(sweep_threads)
   store_pack(y + image * channels + channel, from_floats<T>(sums));
 }
 
-template <class T>
-void launch_normalise_mean(const NormaliseOperands& operands, Extent extent, cudaStream_t stream) {
-  const int packs = extent.channels / pack_width<T>;
-  const int lanes = min(packs, 32);
-  const dim3 grid(static_cast<unsigned>(extent.rows / operands.mean_of_pixels),
-                  (packs + lanes - 1) / lanes);
-  normalise_mean_kernel<<<grid, sweep_threads, 0, stream>>>(
-      static_cast<const T*>(operands.x), operands.norm, static_cast<const T*>(operands.residual),
-      operands.mask, static_cast<T*>(operands.y), extent.channels, operands.mean_of_pixels,
-      Count(extent.rows), lanes);
-}
-
 }  // namespace
 
 int64_t ReductionScratch::partial_sums_bytes(int multiprocessors) {
@@ -177,34 +164,33 @@ void launch_batch_statistics(Precision precision, const void* x, Extent extent,
   with_element_type(precision, [&]<class T>() {
     const dim3 grid = reduction_grid(extent, slice_rows<T> * statistics_unroll,
                                      scratch.multiprocessors, statistics_blocks);
-    statistics_kernel<T><<<grid, reduction_threads, 0, stream>>>(
-        static_cast<const T*>(x), extent, Count(extent.rows), state, scratch);
+    launch_kernel({grid, reduction_threads, stream}, statistics_kernel<T>, x, extent,
+                  Count(extent.rows), state, scratch);
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_normalise(Precision precision, const NormaliseOperands& operands, Extent extent,
                       int multiprocessors, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
+    if (operands.mean_of_pixels > 0) {
+      const int packs = extent.channels / pack_width<T>, lanes = min(packs, 32);
+      const dim3 grid(static_cast<unsigned>(extent.rows / operands.mean_of_pixels),
+                      (packs + lanes - 1) / lanes);
+      return launch_kernel({grid, sweep_threads, stream}, normalise_mean_kernel<T>, operands.x,
+                           operands.norm, operands.residual, operands.mask, operands.y,
+                           extent.channels, operands.mean_of_pixels, Count(extent.rows), lanes);
+    }
     const SweepShape shape(extent, pack_width<T>, normalise_unroll, multiprocessors);
-    if (operands.mean_of_pixels > 0) return launch_normalise_mean<T>(operands, extent, stream);
     const NormInput other =
         operands.residual_norm != nullptr ? *operands.residual_norm : NormInput{};
-    const auto launch = [&](auto kernel) {
-      kernel<<<shape.grid(), sweep_threads, 0, stream>>>(
-          static_cast<const T*>(operands.x), operands.norm,
-          static_cast<const T*>(operands.residual), other, operands.relu, operands.mask,
-          static_cast<T*>(operands.y), extent, Count(extent.rows), shape);
-    };
-    if (operands.residual == nullptr) {
-      launch(normalise_kernel<T, Residual::none>);
-    } else if (operands.residual_norm == nullptr) {
-      launch(normalise_kernel<T, Residual::tensor>);
-    } else {
-      launch(normalise_kernel<T, Residual::normalised>);
-    }
+    const auto kernel = operands.residual == nullptr ? normalise_kernel<T, Residual::none>
+                        : operands.residual_norm == nullptr
+                            ? normalise_kernel<T, Residual::tensor>
+                            : normalise_kernel<T, Residual::normalised>;
+    launch_kernel({shape.grid(), sweep_threads, stream}, kernel, operands.x, operands.norm,
+                  operands.residual, other, operands.relu, operands.mask, operands.y, extent,
+                  Count(extent.rows), shape);
   });
-  NM_CHECK_LAUNCH();
 }
 
 }  // namespace nearmetal::cuda

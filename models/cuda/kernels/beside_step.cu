@@ -1,5 +1,5 @@
-#include "models/cuda/device/call.h"
 #include "models/cuda/kernels/beside_step.h"
+#include "models/cuda/kernels/pack.h"
 
 namespace nearmetal::cuda {
 namespace {
@@ -28,18 +28,13 @@ __global__ void __launch_bounds__(most_threads) hold_kernel(int64_t clocks) {
 }  // namespace
 
 void launch_hold(int blocks, int64_t clocks, cudaStream_t stream) {
-  hold_kernel<<<blocks, most_threads, 0, stream>>>(clocks);
-  NM_CHECK_LAUNCH();
+  launch_kernel({dim3(blocks), most_threads, stream}, hold_kernel, clocks);
 }
 
-void launch_nothing(cudaStream_t stream) {
-  nothing_kernel<<<1, 32, 0, stream>>>();
-  NM_CHECK_LAUNCH();
-}
+void launch_nothing(cudaStream_t stream) { launch_kernel({1, 32, stream}, nothing_kernel); }
 
 void launch_read(const void* memory, int64_t bytes, cudaStream_t stream) {
-  read_kernel<<<1024, 256, 0, stream>>>(static_cast<const uint4*>(memory), bytes / 16, nullptr);
-  NM_CHECK_LAUNCH();
+  launch_kernel({1024, 256, stream}, read_kernel, memory, bytes / 16, nullptr);
 }
 
 void shorten_graph_latency(cudaStream_t stream, int compute_capability) {

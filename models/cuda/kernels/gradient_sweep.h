@@ -30,9 +30,9 @@ struct ActivationOf {
   }
 };
 
-/// `Source` loads what it needs for a pack of a row, makes its gradient of it and stores that.
-/// Where it has begin(channel), it first takes what belongs to the channels. A block has a slice of
-/// `lanes` packs.
+/// `Source` loads what it needs for a pack of a row, and makes its gradient of it. Where it has
+/// store(), it leaves that in its own way; where it has begin(channel), it first takes what belongs
+/// to the channels. A block has a slice of `lanes` packs.
 template <class T, int lanes, class Source>
 __global__ void __launch_bounds__(reduction_threads, gradient_blocks<Source>())
     gradient_kernel(Source source, T* dx, float* bias_gradient, Extent extent,
@@ -60,7 +60,12 @@ __global__ void __launch_bounds__(reduction_threads, gradient_blocks<Source>())
         const Channels<T> dz = source.values(loaded[u]);
 #pragma unroll
         for (int i = 0; i < width; ++i) sums[0][i] += dz.values[i];
-        if (dx != nullptr) source.store(dx, row, extent.channels, channel, loaded[u], dz);
+        if (dx == nullptr) continue;
+        if constexpr (requires { &Source::store; }) {
+          source.store(dx, row, extent.channels, channel, loaded[u], dz);
+        } else {
+          store_pack(dx + row * extent.channels + channel, from_floats<T>(dz));
+        }
       }
     }
   }
@@ -77,8 +82,8 @@ void launch_gradient_of_slices(const Source& source, void* dx, float* bias_gradi
       reduction_grid(extent, reduction_threads / lanes * Source::unroll, scratch.multiprocessors,
                      bias_gradient == nullptr ? most_blocks_per_multiprocessor : blocks_with_sums,
                      lanes * pack_width<T>);
-  gradient_kernel<T, lanes><<<grid, reduction_threads, 0, stream>>>(source, static_cast<T*>(dx),
-                                                                    bias_gradient, extent, scratch);
+  launch_kernel({grid, reduction_threads, stream}, gradient_kernel<T, lanes, Source>, source, dx,
+                bias_gradient, extent, scratch);
 }
 
 template <class T, class Source>

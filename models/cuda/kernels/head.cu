@@ -1,16 +1,13 @@
-#include "models/cuda/device/call.h"
 #include "models/cuda/kernels/head.h"
 #include "models/cuda/kernels/pack.h"
 
 namespace nearmetal::cuda {
 namespace {
 
-constexpr int head_threads = 256;
-
 template <class T>
 __global__ void average_pool_kernel(const T* x, T* y, int64_t packs, int pixels, int channels) {
   constexpr int width = pack_width<T>;
-  const int64_t index = int64_t{blockIdx.x} * head_threads + threadIdx.x;
+  const int64_t index = this_piece();
   if (index >= packs) return;
   const int packs_per_row = channels / width;
   const T* first = x + index / packs_per_row * pixels * channels + index % packs_per_row * width;
@@ -30,7 +27,7 @@ template <class T>
 __global__ void average_pool_backward_kernel(const T* dy, T* dx, int64_t packs, int pixels,
                                              int channels) {
   constexpr int width = pack_width<T>;
-  const int64_t index = int64_t{blockIdx.x} * head_threads + threadIdx.x;
+  const int64_t index = this_piece();
   if (index >= packs) return;
   const int packs_per_row = channels / width;
   const int64_t image = index / packs_per_row / pixels;
@@ -42,9 +39,11 @@ __global__ void average_pool_backward_kernel(const T* dy, T* dx, int64_t packs, 
   store_pack(dx + index * width, pack);
 }
 
+constexpr int row_threads = 256;  // of a row of logits
+
 template <class Combine>
 __device__ float block_reduce(float value, Combine combine) {
-  __shared__ float shared[head_threads / 32];
+  __shared__ float shared[row_threads / 32];
   for (int distance = 16; distance > 0; distance /= 2) {
     value = combine(value, __shfl_xor_sync(0xffffffff, value, distance));
   }
@@ -52,7 +51,7 @@ __device__ float block_reduce(float value, Combine combine) {
   if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
   __syncthreads();
   value = shared[0];
-  for (int warp = 1; warp < head_threads / 32; ++warp) value = combine(value, shared[warp]);
+  for (int warp = 1; warp < row_threads / 32; ++warp) value = combine(value, shared[warp]);
   return value;
 }
 
@@ -63,12 +62,12 @@ __global__ void softmax_loss_kernel(LogitsShape shape, const float* logits, cons
   const int64_t image = blockIdx.x;
   const float* row = logits + image * shape.row_elements;
   float largest = -INFINITY;
-  for (int k = threadIdx.x; k < shape.classes; k += head_threads) {
+  for (int k = threadIdx.x; k < shape.classes; k += row_threads) {
     largest = fmaxf(largest, row[k] + bias[k]);
   }
   largest = block_reduce(largest, [](float a, float b) { return fmaxf(a, b); });
   float sum = 0;
-  for (int k = threadIdx.x; k < shape.classes; k += head_threads) {
+  for (int k = threadIdx.x; k < shape.classes; k += row_threads) {
     sum += expf(row[k] + bias[k] - largest);
   }
   sum = block_reduce(sum, [](float a, float b) { return a + b; });
@@ -78,7 +77,7 @@ __global__ void softmax_loss_kernel(LogitsShape shape, const float* logits, cons
   if (gradient == nullptr) return;
   const float factor = *loss_scale / static_cast<float>(shape.rows);
   T* out = gradient + image * shape.row_elements;
-  for (int k = threadIdx.x; k < shape.row_elements; k += head_threads) {
+  for (int k = threadIdx.x; k < shape.row_elements; k += row_threads) {
     float value = 0;
     if (k < shape.classes) {
       value = expf(row[k] + bias[k] - largest) / sum - (k == label ? 1.0f : 0.0f);
@@ -100,15 +99,15 @@ __global__ void span_loss_kernel(LogitsShape shape, int tokens, const float* log
       return logits[first + int64_t{token} * shape.row_elements + end] + bias[end];
     };
     float largest = -INFINITY;
-    for (int t = threadIdx.x; t < tokens; t += head_threads) largest = fmaxf(largest, logit(t));
+    for (int t = threadIdx.x; t < tokens; t += row_threads) largest = fmaxf(largest, logit(t));
     largest = block_reduce(largest, [](float a, float b) { return fmaxf(a, b); });
     float sum = 0;
-    for (int t = threadIdx.x; t < tokens; t += head_threads) sum += expf(logit(t) - largest);
+    for (int t = threadIdx.x; t < tokens; t += row_threads) sum += expf(logit(t) - largest);
     sum = block_reduce(sum, [](float a, float b) { return a + b; });
     const int label = labels[2 * sequence + end];
     loss += logf(sum) + largest - logit(label);
     if (gradient == nullptr) continue;
-    for (int t = threadIdx.x; t < tokens; t += head_threads) {
+    for (int t = threadIdx.x; t < tokens; t += row_threads) {
       const float value = expf(logit(t) - largest) / sum - (t == label ? 1.0f : 0.0f);
       T* row = gradient + first + int64_t{t} * shape.row_elements;
       row[end] = from_float<T>(value * factor);
@@ -153,30 +152,26 @@ void launch_average_pool(Precision precision, const void* x, void* y, int64_t im
                          int channels, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
     const int64_t packs = images * channels / pack_width<T>;
-    average_pool_kernel<T><<<blocks_for(packs, head_threads), head_threads, 0, stream>>>(
-        static_cast<const T*>(x), static_cast<T*>(y), packs, pixels, channels);
+    launch_kernel(each_piece(packs, stream), average_pool_kernel<T>, x, y, packs, pixels, channels);
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_average_pool_backward(Precision precision, const void* dy, void* dx, int64_t images,
                                   int pixels, int channels, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
     const int64_t packs = images * pixels * channels / pack_width<T>;
-    average_pool_backward_kernel<T><<<blocks_for(packs, head_threads), head_threads, 0, stream>>>(
-        static_cast<const T*>(dy), static_cast<T*>(dx), packs, pixels, channels);
+    launch_kernel(each_piece(packs, stream), average_pool_backward_kernel<T>, dy, dx, packs, pixels,
+                  channels);
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_softmax_loss(Precision precision, const LogitsShape& shape, const float* logits,
                          const float* bias, const int32_t* labels, const float* loss_scale,
                          float* losses, void* gradient, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
-    softmax_loss_kernel<T><<<static_cast<unsigned>(shape.rows), head_threads, 0, stream>>>(
-        shape, logits, bias, labels, loss_scale, losses, static_cast<T*>(gradient));
+    launch_kernel({static_cast<unsigned>(shape.rows), row_threads, stream}, softmax_loss_kernel<T>,
+                  shape, logits, bias, labels, loss_scale, losses, gradient);
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_span_loss(Precision precision, const LogitsShape& shape, int tokens,
@@ -184,24 +179,20 @@ void launch_span_loss(Precision precision, const LogitsShape& shape, int tokens,
                       const float* loss_scale, float* losses, void* gradient, cudaStream_t stream) {
   const auto sequences = static_cast<unsigned>(shape.rows / tokens);
   with_element_type(precision, [&]<class T>() {
-    span_loss_kernel<T><<<sequences, head_threads, 0, stream>>>(
-        shape, tokens, logits, bias, labels, loss_scale, losses, static_cast<T*>(gradient));
+    launch_kernel({sequences, row_threads, stream}, span_loss_kernel<T>, shape, tokens, logits,
+                  bias, labels, loss_scale, losses, gradient);
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_bias_gradient(Precision precision, const LogitsShape& shape, const void* gradient,
                           float* bias_gradient, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
-    const auto launch = [&]<int classes>() {
-      bias_gradient_kernel<T, classes>
-          <<<(shape.classes + classes - 1) / classes, bias_threads, 0, stream>>>(
-              shape, static_cast<const T*>(gradient), bias_gradient);
-    };
-    shape.classes <= few_classes ? launch.template operator()<few_classes>()
-                                 : launch.template operator()<many_classes>();
+    const bool few = shape.classes <= few_classes;
+    launch_kernel(
+        {blocks_for(shape.classes, few ? few_classes : many_classes), bias_threads, stream},
+        few ? bias_gradient_kernel<T, few_classes> : bias_gradient_kernel<T, many_classes>, shape,
+        gradient, bias_gradient);
   });
-  NM_CHECK_LAUNCH();
 }
 
 }  // namespace nearmetal::cuda

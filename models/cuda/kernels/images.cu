@@ -6,8 +6,6 @@
 namespace nearmetal::cuda {
 namespace {
 
-constexpr int image_threads = 256;
-
 // Where a value of an image is stored.
 __device__ int64_t stored_at(const ImageLayout& layout, int64_t image, int channel, int row,
                              int column) {
@@ -36,7 +34,7 @@ __device__ int64_t nchw_index(const ImageLayout& layout, const PixelIndex& at, i
 // Calls body(stored offset, pixel, channel) for every value of every image.
 template <class Body>
 __device__ void for_each_value(const ImageLayout& layout, Body body) {
-  const int64_t pixel = int64_t{blockIdx.x} * image_threads + threadIdx.x;
+  const int64_t pixel = this_piece();
   if (pixel >= layout.pixels()) return;
   const PixelIndex at(layout, pixel);
   for (int channel = 0; channel < layout.channels; ++channel) {
@@ -74,7 +72,7 @@ __global__ void repack_images_kernel(ImageLayout layout, const T* source, T* des
 // `draw` makes the integer of a place in a step.
 template <class Draw>
 __global__ void draw_kernel(DrawnIntegers integers, Draw draw) {
-  const int64_t i = int64_t{blockIdx.x} * image_threads + threadIdx.x;
+  const int64_t i = this_piece();
   if (i >= integers.count) return;
   integers.drawn[i] = *integers.use_fixed != 0
                           ? integers.fixed[i]
@@ -95,61 +93,50 @@ struct DrawToken {
   }
 };
 
-template <class Draw>
-void launch_draw(const DrawnIntegers& integers, Draw draw, cudaStream_t stream) {
-  draw_kernel<<<blocks_for(integers.count, image_threads), image_threads, 0, stream>>>(integers,
-                                                                                       draw);
-  NM_CHECK_LAUNCH();
-}
-
 }  // namespace
 
 void launch_synthetic_images(Precision precision, const ImageLayout& layout, uint64_t seed,
                              void* images, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
     NM_CALL(cudaMemsetAsync(images, 0, layout.stored_elements() * sizeof(T), stream));
-    synthetic_images_kernel<<<blocks_for(layout.pixels(), image_threads), image_threads, 0,
-                              stream>>>(layout, seed, static_cast<T*>(images));
+    launch_kernel(each_piece(layout.pixels(), stream), synthetic_images_kernel<T>, layout, seed,
+                  images);
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_convert_images(Precision precision, const ImageLayout& layout, const float* source,
                            void* images, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
     NM_CALL(cudaMemsetAsync(images, 0, layout.stored_elements() * sizeof(T), stream));
-    convert_images_kernel<<<blocks_for(layout.pixels(), image_threads), image_threads, 0, stream>>>(
-        layout, source, static_cast<T*>(images));
+    launch_kernel(each_piece(layout.pixels(), stream), convert_images_kernel<T>, layout, source,
+                  images);
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_unpack_images(Precision precision, const ImageLayout& layout, const void* source,
                           void* images, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
-    repack_images_kernel<T, true>
-        <<<blocks_for(layout.pixels(), image_threads), image_threads, 0, stream>>>(
-            layout, static_cast<const T*>(source), static_cast<T*>(images));
+    launch_kernel(each_piece(layout.pixels(), stream), repack_images_kernel<T, true>, layout,
+                  source, images);
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_pack_images(Precision precision, const ImageLayout& layout, const void* images,
                         void* destination, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
-    repack_images_kernel<T, false>
-        <<<blocks_for(layout.pixels(), image_threads), image_threads, 0, stream>>>(
-            layout, static_cast<const T*>(images), static_cast<T*>(destination));
+    launch_kernel(each_piece(layout.pixels(), stream), repack_images_kernel<T, false>, layout,
+                  images, destination);
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_draw_labels(const DrawnIntegers& labels, int64_t classes, cudaStream_t stream) {
-  launch_draw(labels, DrawLabel{classes}, stream);
+  launch_kernel(each_piece(labels.count, stream), draw_kernel<DrawLabel>, labels,
+                DrawLabel{classes});
 }
 
 void launch_draw_tokens(const DrawnIntegers& tokens, int64_t vocabulary, cudaStream_t stream) {
-  launch_draw(tokens, DrawToken{vocabulary}, stream);
+  launch_kernel(each_piece(tokens.count, stream), draw_kernel<DrawToken>, tokens,
+                DrawToken{vocabulary});
 }
 
 }  // namespace nearmetal::cuda

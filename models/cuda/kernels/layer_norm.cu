@@ -90,20 +90,6 @@ __global__ void __launch_bounds__(layer_norm_threads)
   }
 }
 
-// Calls body.operator()<T, packs>() with as many packs as a lane has of a token, or more: those of
-// the widths of our networks, 128, 768 and 1,024, and of the widest tokens.
-template <class Body>
-void with_packs(Precision precision, int64_t channels, Body&& body) {
-  with_element_type(precision, [&]<class T>() {
-    constexpr int lanes_packs = warp_lanes * pack_width<T>;
-    const auto fits = [&](int width) { return channels <= width; };
-    if (fits(lanes_packs)) return body.template operator()<T, 1>();
-    if (fits(768)) return body.template operator()<T, 768 / lanes_packs>();
-    if (fits(1024)) return body.template operator()<T, 1024 / lanes_packs>();
-    if constexpr (lanes_packs > 128) body.template operator()<T, 2048 / lanes_packs>();
-  });
-}
-
 // A group of warps takes two tokens at a time, a pack of each in every lane. So a lane has the same
 // few channels of all its tokens, and registers for their sums and for tokens that are on their
 // way.
@@ -119,7 +105,7 @@ struct TokenGroups {
   TokenGroups(int channels, int width)
       : warps((channels / width + warp_lanes - 1) / warp_lanes),
         count(min(most_warps / warps, most_warps - 1)) {}
-  int threads() const { return warps * count * warp_lanes; }
+  unsigned threads() const { return static_cast<unsigned>(warps * count * warp_lanes); }
 };
 
 // What a row needs to be normalised: 0 for one that is not there.
@@ -333,16 +319,6 @@ __global__ void __launch_bounds__(partial_sums_threads)
   if (threadIdx.x < partial_sums_values && channel < of.channels) gradient[channel] = sum;
 }
 
-// Calls body.operator()<two, residual>().
-template <class Body>
-void with_gradients(const LayerNormBackward& operands, Body&& body) {
-  const bool two = operands.dy_second != nullptr, residual = operands.other != nullptr;
-  if (two && residual) no_kernel("two gradients of a layer norm and that of a residual");
-  two        ? body.template operator()<true, false>()
-  : residual ? body.template operator()<false, true>()
-             : body.template operator()<false, false>();
-}
-
 TokenGroups token_groups(Precision precision, Extent extent) {
   return {extent.channels, 16 / static_cast<int>(element_bytes(precision))};
 }
@@ -351,12 +327,20 @@ TokenGroups token_groups(Precision precision, Extent extent) {
 
 void launch_layer_norm(Precision precision, const LayerNormForward& operands, Extent extent,
                        cudaStream_t stream) {
-  with_packs(precision, extent.channels, [&]<class T, int packs>() {
-    layer_norm_kernel<T, packs>
-        <<<blocks_for(extent.rows, layer_norm_warps), layer_norm_threads, 0, stream>>>(operands,
-                                                                                       extent);
+  with_element_type(precision, [&]<class T>() {
+    const auto launch = [&]<int packs>() {
+      launch_kernel({blocks_for(extent.rows, layer_norm_warps), layer_norm_threads, stream},
+                    layer_norm_kernel<T, packs>, operands, extent);
+    };
+    // As many packs as a lane has of a token, or more: those of the widths of our networks, 128,
+    // 768 and 1,024, and of the widest tokens.
+    constexpr int lanes_packs = warp_lanes * pack_width<T>;
+    const auto fits = [&](int width) { return extent.channels <= width; };
+    if (fits(lanes_packs)) return launch.template operator()<1>();
+    if (fits(768)) return launch.template operator()<768 / lanes_packs>();
+    if (fits(1024)) return launch.template operator()<1024 / lanes_packs>();
+    if constexpr (lanes_packs > 128) launch.template operator()<2048 / lanes_packs>();
   });
-  NM_CHECK_LAUNCH();
 }
 
 int layer_norm_backward_blocks(Precision precision, Extent extent, int multiprocessors) {
@@ -376,14 +360,15 @@ void launch_layer_norm_backward(Precision precision, const LayerNormBackward& op
                                 Extent extent, int multiprocessors, cudaStream_t stream) {
   const auto stride = static_cast<int>(sum_stride(extent.channels));
   const TokenGroups groups = token_groups(precision, extent);
-  const int blocks = layer_norm_backward_blocks(precision, extent, multiprocessors);
+  const dim3 blocks(layer_norm_backward_blocks(precision, extent, multiprocessors));
+  const bool two = operands.dy_second != nullptr, residual = operands.other != nullptr;
+  if (two && residual) no_kernel("two gradients of a layer norm and that of a residual");
   with_element_type(precision, [&]<class T>() {
-    with_gradients(operands, [&]<bool two, bool residual>() {
-      layer_norm_backward_kernel<T, two, residual>
-          <<<blocks, groups.threads(), 0, stream>>>(operands, extent, groups, stride);
-    });
+    const auto kernel = two        ? layer_norm_backward_kernel<T, true, false>
+                        : residual ? layer_norm_backward_kernel<T, false, true>
+                                   : layer_norm_backward_kernel<T, false, false>;
+    launch_kernel({blocks, groups.threads(), stream}, kernel, operands, extent, groups, stride);
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_layer_norm_sums(const LayerNormSumsList& list, cudaStream_t stream) {
@@ -391,8 +376,7 @@ void launch_layer_norm_sums(const LayerNormSumsList& list, cudaStream_t stream) 
   for (int i = 0; i < list.count; ++i) channels = max(channels, list.sums[i].channels);
   const dim3 grid(blocks_for(channels, partial_sums_values), static_cast<unsigned>(list.count),
                   most_layer_norm_sums);
-  layer_norm_sums_kernel<<<grid, partial_sums_threads, 0, stream>>>(list);
-  NM_CHECK_LAUNCH();
+  launch_kernel({grid, partial_sums_threads, stream}, layer_norm_sums_kernel, list);
 }
 
 }  // namespace nearmetal::cuda

@@ -1,4 +1,3 @@
-#include "models/cuda/device/call.h"
 #include "models/cuda/kernels/channel_reduction.h"
 #include "models/cuda/kernels/norm_pool.h"
 #include "models/cuda/kernels/pool_gradient.h"
@@ -227,10 +226,9 @@ void launch_norm_pool(Precision precision, const PoolShape& shape, const NormPoo
                       int multiprocessors, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
     const PoolGrid grid(shape, pack_width<T>, multiprocessors, norm_pool_blocks);
-    norm_pool_kernel<T><<<grid.blocks, pool_threads, 0, stream>>>(shape, operands,
-                                                                  Count(shape.input().rows), grid);
+    launch_kernel({grid.blocks, pool_threads, stream}, norm_pool_kernel<T>, shape, operands,
+                  Count(shape.input().rows), grid);
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_pool_backward_apply(Precision precision, const PoolShape& shape,
@@ -238,9 +236,9 @@ void launch_pool_backward_apply(Precision precision, const PoolShape& shape,
                                 cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
     const PoolGrid grid(shape, pack_width<T>, multiprocessors, pool_backward_blocks);
-    pool_backward_apply_kernel<T><<<grid.blocks, pool_threads, 0, stream>>>(shape, operands, grid);
+    launch_kernel({grid.blocks, pool_threads, stream}, pool_backward_apply_kernel<T>, shape,
+                  operands, grid);
   });
-  NM_CHECK_LAUNCH();
 }
 
 }  // namespace nearmetal::cuda

@@ -122,6 +122,45 @@ inline unsigned blocks_for(int64_t pieces, int64_t threads) {
   return static_cast<unsigned>((pieces + threads - 1) / threads);
 }
 
+/// Threads of a block of kernels that have one for each piece of work, and the piece of this one.
+inline constexpr int piece_threads = 256;
+__device__ inline int64_t this_piece() { return int64_t{blockIdx.x} * piece_threads + threadIdx.x; }
+
+/// How a kernel is launched, and where: for the message if that fails.
+struct LaunchShape {
+  dim3 blocks;
+  unsigned threads;  // of a block
+  cudaStream_t stream;
+  int shared_bytes = 0;  // dynamic ones
+  const char* file = __builtin_FILE();
+  int line = __builtin_LINE();
+};
+inline LaunchShape each_piece(int64_t pieces, cudaStream_t stream,
+                              const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  return {blocks_for(pieces, piece_threads), piece_threads, stream, 0, file, line};
+}
+
+template <class Parameter, class Argument>
+Parameter as_parameter(const Argument& argument) {
+  if constexpr (std::is_pointer_v<Parameter>) {
+    return static_cast<Parameter>(argument);
+  } else {
+    return argument;
+  }
+}
+/// Launches a kernel; arguments that are addresses get the type of its parameters.
+template <class... Parameters, class... Arguments>
+void launch_kernel(const LaunchShape& how, void (*kernel)(Parameters...),
+                   const Arguments&... arguments) {
+  if (how.shared_bytes > 0) {
+    NM_CALL(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 how.shared_bytes));
+  }
+  kernel<<<how.blocks, how.threads, how.shared_bytes, how.stream>>>(
+      as_parameter<Parameters>(arguments)...);
+  require_ok(cudaGetLastError(), "kernel", how.file, how.line);
+}
+
 /// Calls `body`, a template of the element type of `precision`, which has 16 bits.
 template <class Body>
 void with_16_bit_type(Precision precision, Body&& body) {

@@ -1,7 +1,6 @@
 // Adds what blocks have summed up apart, in a fixed order (device code).
 #pragma once
 
-#include "models/cuda/device/call.h"
 #include "models/cuda/kernels/pack.h"
 
 namespace nearmetal::cuda {
@@ -64,9 +63,8 @@ __global__ void __launch_bounds__(partial_sums_threads)
 template <class T, class Place>
 void add_partial_sums(const float* partial_sums, int blocks, int values, Place place, T* gradient,
                       cudaStream_t stream) {
-  add_partial_sums_kernel<<<values / partial_sums_values, partial_sums_threads, 0, stream>>>(
-      partial_sums, blocks, values, place, gradient);
-  NM_CHECK_LAUNCH();
+  launch_kernel({dim3(values / partial_sums_values), partial_sums_threads, stream},
+                add_partial_sums_kernel<T, Place>, partial_sums, blocks, values, place, gradient);
 }
 
 }  // namespace nearmetal::cuda

@@ -1,4 +1,3 @@
-#include "models/cuda/device/call.h"
 #include "models/cuda/kernels/partial_sums.h"
 #include "models/cuda/kernels/pool_gradient.h"
 #include "models/cuda/kernels/stem.h"
@@ -180,18 +179,6 @@ struct WeightPlace {
   }
 };
 
-template <class T>
-void launch(const StemBackwardOperands& operands, const StemShape& shape, const PoolShape& pool,
-            int multiprocessors, cudaStream_t stream) {
-  const auto kernel = stem_backward_kernel<T>;
-  NM_CALL(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
-  kernel<<<multiprocessors, threads, shared_bytes, stream>>>(operands, shape, pool,
-                                                             tile_count(pool));
-  NM_CHECK_LAUNCH();
-  add_partial_sums(operands.partial_sums, multiprocessors, values, WeightPlace(),
-                   static_cast<T*>(operands.weight_gradient), stream);
-}
-
 }  // namespace
 
 int64_t stem_backward_scratch_bytes(int multiprocessors) {
@@ -201,8 +188,12 @@ int64_t stem_backward_scratch_bytes(int multiprocessors) {
 void launch_stem_backward(Precision precision, const StemBackwardOperands& operands,
                           const StemShape& shape, const PoolShape& pool, int multiprocessors,
                           cudaStream_t stream) {
-  with_16_bit_type(precision,
-                   [&]<class T>() { launch<T>(operands, shape, pool, multiprocessors, stream); });
+  with_16_bit_type(precision, [&]<class T>() {
+    launch_kernel({dim3(multiprocessors), threads, stream, shared_bytes}, stem_backward_kernel<T>,
+                  operands, shape, pool, tile_count(pool));
+    add_partial_sums(operands.partial_sums, multiprocessors, values, WeightPlace(),
+                     static_cast<T*>(operands.weight_gradient), stream);
+  });
 }
 
 }  // namespace nearmetal::cuda

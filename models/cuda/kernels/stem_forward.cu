@@ -1,7 +1,7 @@
-#include "models/cuda/device/call.h"
 #include "models/cuda/kernels/pack.h"
 #include "models/cuda/kernels/stem.h"
 #include "models/cuda/kernels/stem_images.h"
+#include "models/cuda/kernels/warp_product.h"
 #include "models/cuda/kernels/wgmma.h"
 
 namespace nearmetal::cuda {
@@ -62,28 +62,6 @@ __device__ void load_weights(uint32_t (&parts)[inner_steps][4], const T* weights
   }
 }
 
-template <class T>
-__device__ uint32_t packed(float first, float second) {
-  uint32_t bits;
-  if constexpr (std::is_same_v<T, __half>) {
-    const __half2 two = __float22half2_rn({first, second});
-    bits = reinterpret_cast<const uint32_t&>(two);
-  } else {
-    const __nv_bfloat162 two = __float22bfloat162_rn({first, second});
-    bits = reinterpret_cast<const uint32_t&>(two);
-  }
-  return bits;
-}
-
-template <class T>
-__device__ float2 unpacked(uint32_t bits) {
-  if constexpr (std::is_same_v<T, __half>) {
-    return __half22float2(reinterpret_cast<const __half2&>(bits));
-  } else {
-    return __bfloat1622float2(reinterpret_cast<const __nv_bfloat162&>(bits));
-  }
-}
-
 // Sums of the two channels of this thread's results: t / 4 and t / 4 + 8 of its warp's 16.
 struct ChannelSums {
   float sum[2] = {}, square_sum[2] = {};
@@ -101,8 +79,8 @@ __device__ void round_and_turn(const float (&results)[56], int columns, unsigned
 #pragma unroll
     for (int part = 0; part < 4; ++part) {
       const int at = 4 * (j + part / 2) + part % 2 * 2;
-      bits[part] = packed<T>(results[at], results[at + 1]);
-      const float2 values = unpacked<T>(bits[part]);
+      bits[part] = two_rounded<T>(results[at], results[at + 1]);
+      const float2 values = two_floats<T>(bits[part]);
       const int column = 8 * (j + part / 2) + lane % 4 * 2;
       const float first = whole || column < columns ? values.x : 0.0f;
       const float second = whole || column + 1 < columns ? values.y : 0.0f;
@@ -241,23 +219,17 @@ __global__ void __launch_bounds__(threads, 1)
 #endif
 }
 
-template <class T>
-void launch(const StemForwardOperands& operands, const StemShape& shape,
-            const ReductionScratch& scratch, cudaStream_t stream) {
-  const auto kernel = stem_forward_kernel<T>;
-  NM_CALL(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
-  const int64_t tiles = tile_count(shape);
-  const auto blocks = static_cast<unsigned>(min(tiles, int64_t{scratch.multiprocessors}));
-  kernel<<<blocks, threads, shared_bytes, stream>>>(operands, shape, tiles, scratch);
-  NM_CHECK_LAUNCH();
-}
-
 }  // namespace
 
 void launch_stem_forward(Precision precision, const StemForwardOperands& operands,
                          const StemShape& shape, const ReductionScratch& scratch,
                          cudaStream_t stream) {
-  with_16_bit_type(precision, [&]<class T>() { launch<T>(operands, shape, scratch, stream); });
+  const int64_t tiles = tile_count(shape);
+  const auto blocks = static_cast<unsigned>(min(tiles, int64_t{scratch.multiprocessors}));
+  with_16_bit_type(precision, [&]<class T>() {
+    launch_kernel({blocks, threads, stream, shared_bytes}, stem_forward_kernel<T>, operands, shape,
+                  tiles, scratch);
+  });
 }
 
 }  // namespace nearmetal::cuda

@@ -48,12 +48,9 @@ template <class T, class Sum>
 void sum_over_samples(int64_t samples, int64_t sample_elements, const T* values, int64_t elements,
                       Sum* sums, float* exact, cudaStream_t stream) {
   const unsigned blocks = blocks_for(elements / pack_width<T>, sample_sums_packs);
-  sum_over_samples_kernel<T><<<blocks, sample_sums_threads, 0, stream>>>(
-      samples, sample_elements, values, elements, sums, exact);
-  NM_CHECK_LAUNCH();
+  launch_kernel({blocks, sample_sums_threads, stream}, sum_over_samples_kernel<T, Sum>, samples,
+                sample_elements, values, elements, sums, exact);
 }
-
-constexpr int token_threads = 256;
 
 template <class T>
 __device__ Pack<T> rounded(const float* values) {
@@ -66,7 +63,7 @@ struct PackPlace {
   bool exists;
 
   __device__ PackPlace(const TokenExtent& extent, int width) {
-    const int64_t at = (int64_t{blockIdx.x} * token_threads + threadIdx.x) * width;
+    const int64_t at = (int64_t{blockIdx.x} * piece_threads + threadIdx.x) * width;
     exists = at < extent.elements();
     sample = at / extent.sample_elements();
     element = at % extent.sample_elements();
@@ -124,9 +121,11 @@ __global__ void first_token_backward_kernel(TokenExtent extent, const T* dy, T* 
   store_pack(dx + place.sample * extent.sample_elements() + place.element, pack);
 }
 
-template <class T>
-unsigned blocks_of(const TokenExtent& extent) {
-  return blocks_for(extent.elements() / pack_width<T>, token_threads);
+// With a thread for each pack of a tensor.
+template <class T, class... Parameters, class... Arguments>
+void launch_packs(const TokenExtent& extent, cudaStream_t stream, void (*kernel)(Parameters...),
+                  const Arguments&... arguments) {
+  launch_kernel(each_piece(extent.elements() / pack_width<T>, stream), kernel, arguments...);
 }
 
 template <class T>
@@ -141,14 +140,13 @@ TokenExtent with_one_more(TokenExtent extent) {
   return extent;
 }
 
-constexpr int embedding_threads = 256;
 constexpr int sort_threads = sorted_tokens / 4;
 static_assert(sorted_tokens == 1 << sorted_token_bits);
 
 template <class T>
 __global__ void embedding_kernel(TokenExtent extent, const int32_t* ids, EmbeddingValues tables,
                                  T* y) {
-  const int64_t at = (int64_t{blockIdx.x} * embedding_threads + threadIdx.x) * pack_width<T>;
+  const int64_t at = (int64_t{blockIdx.x} * piece_threads + threadIdx.x) * pack_width<T>;
   if (at >= extent.elements()) return;
   const int64_t token = at / extent.features, feature = at % extent.features;
   Channels<T> sum = Channels<T>::load(tables.words + ids[token] * extent.features + feature);
@@ -208,12 +206,12 @@ __device__ int lower_bound(const uint32_t* part, uint32_t key) {
 // A warp has a word: its lanes look for it in as many parts at once, then add its tokens, whose
 // features they share.
 template <class T>
-__global__ void __launch_bounds__(embedding_threads)
+__global__ void __launch_bounds__(piece_threads)
     words_gradient_kernel(TokenExtent extent, int parts, int64_t words, const uint32_t* sorted,
                           const T* dy, T* gradient) {
   constexpr int width = pack_width<T>;
   const int lane = static_cast<int>(threadIdx.x) % warp_lanes;
-  const int64_t word = (int64_t{blockIdx.x} * embedding_threads + threadIdx.x) / warp_lanes;
+  const int64_t word = (int64_t{blockIdx.x} * piece_threads + threadIdx.x) / warp_lanes;
   if (word >= words) return;
   const auto key = static_cast<uint32_t>(word) << sorted_token_bits;
   for (int64_t base = 0; base < extent.features; base += warp_lanes * width) {
@@ -263,31 +261,24 @@ void launch_prepend_token(Precision precision, const TokenExtent& extent, const 
                           const float* token, void* y, cudaStream_t stream) {
   const TokenExtent longer = with_one_more(extent);
   with_element_type(precision, [&]<class T>() {
-    prepend_token_kernel<T><<<blocks_of<T>(longer), token_threads, 0, stream>>>(
-        extent, longer, static_cast<const T*>(x), token, static_cast<T*>(y));
+    launch_packs<T>(longer, stream, prepend_token_kernel<T>, extent, longer, x, token, y);
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_prepend_token_backward(Precision precision, const TokenExtent& extent, const void* dy,
                                    void* dx, void* token_gradient, cudaStream_t stream) {
   const TokenExtent longer = with_one_more(extent);
   with_element_type(precision, [&]<class T>() {
-    drop_token_kernel<T><<<blocks_of<T>(extent), token_threads, 0, stream>>>(
-        extent, longer, static_cast<const T*>(dy), static_cast<T*>(dx));
-    NM_CHECK_LAUNCH();
+    launch_packs<T>(extent, stream, drop_token_kernel<T>, extent, longer, dy, dx);
     sum_batch<T>(longer, dy, extent.features, token_gradient, stream);
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_add_positions(Precision precision, const TokenExtent& extent, const void* x,
                           const float* positions, void* y, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
-    add_positions_kernel<T><<<blocks_of<T>(extent), token_threads, 0, stream>>>(
-        extent, static_cast<const T*>(x), positions, static_cast<T*>(y));
+    launch_packs<T>(extent, stream, add_positions_kernel<T>, extent, x, positions, y);
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_positions_gradient(Precision precision, const TokenExtent& extent, const void* dy,
@@ -295,49 +286,40 @@ void launch_positions_gradient(Precision precision, const TokenExtent& extent, c
   with_element_type(precision, [&]<class T>() {
     sum_batch<T>(extent, dy, extent.sample_elements(), gradient, stream);
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_first_token(Precision precision, const TokenExtent& extent, const void* x, void* y,
                         cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
-    const unsigned blocks = blocks_of<T>({extent.batch, 1, extent.features});
-    first_token_kernel<T><<<blocks, token_threads, 0, stream>>>(extent, static_cast<const T*>(x),
-                                                                static_cast<T*>(y));
+    launch_packs<T>({extent.batch, 1, extent.features}, stream, first_token_kernel<T>, extent, x,
+                    y);
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_first_token_backward(Precision precision, const TokenExtent& extent, const void* dy,
                                  void* dx, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
-    first_token_backward_kernel<T><<<blocks_of<T>(extent), token_threads, 0, stream>>>(
-        extent, static_cast<const T*>(dy), static_cast<T*>(dx));
+    launch_packs<T>(extent, stream, first_token_backward_kernel<T>, extent, dy, dx);
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_embedding(Precision precision, const TokenExtent& extent, const int32_t* ids,
                       const EmbeddingValues& tables, void* y, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
-    embedding_kernel<T><<<blocks_for(extent.elements() / pack_width<T>, embedding_threads),
-                          embedding_threads, 0, stream>>>(extent, ids, tables, static_cast<T*>(y));
+    launch_packs<T>(extent, stream, embedding_kernel<T>, extent, ids, tables, y);
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_words_gradient(Precision precision, const TokenExtent& extent, const int32_t* ids,
                            int64_t words, const void* dy, uint32_t* sorted, void* gradient,
                            cudaStream_t stream) {
   const auto parts = static_cast<int>(sorted_parts(extent));
-  sort_tokens_kernel<<<parts, sort_threads, 0, stream>>>(extent.batch * extent.tokens, ids, sorted);
-  NM_CHECK_LAUNCH();
+  launch_kernel({dim3(parts), sort_threads, stream}, sort_tokens_kernel,
+                extent.batch * extent.tokens, ids, sorted);
   with_element_type(precision, [&]<class T>() {
-    words_gradient_kernel<T>
-        <<<blocks_for(words * warp_lanes, embedding_threads), embedding_threads, 0, stream>>>(
-            extent, parts, words, sorted, static_cast<const T*>(dy), static_cast<T*>(gradient));
+    launch_kernel(each_piece(words * warp_lanes, stream), words_gradient_kernel<T>, extent, parts,
+                  words, sorted, dy, gradient);
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_places_gradient(Precision precision, const TokenExtent& extent, int64_t positions,

@@ -14,14 +14,6 @@
 
 namespace nearmetal::cuda {
 
-/// Features are a multiple of 8.
-struct TokenExtent {
-  int64_t batch = 0, tokens = 0, features = 0;
-
-  constexpr int64_t sample_elements() const { return tokens * features; }
-  constexpr int64_t elements() const { return batch * sample_elements(); }
-};
-
 /// y [batch, 1 + tokens, features]: `token`, then x [batch, tokens, features].
 void launch_prepend_token(Precision precision, const TokenExtent& extent, const void* x,
                           const float* token, void* y, cudaStream_t stream);

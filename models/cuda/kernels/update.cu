@@ -128,7 +128,6 @@ __global__ void mask_gradient_kernel(T* gradients, const uint8_t* mask, int64_t 
   if (i < elements && mask[i] == 0) gradients[i] = from_float<T>(0);
 }
 
-constexpr int convert_threads = 256;
 constexpr int at_once = 4;  // elements of a thread: 16 bytes of fp32
 
 template <class T>
@@ -138,7 +137,7 @@ struct alignas(at_once * sizeof(T)) AtOnce {
 
 template <class From, class To>
 __global__ void convert_kernel(const From* in, To* out, int64_t elements) {
-  const int64_t i = int64_t{blockIdx.x} * convert_threads + threadIdx.x;
+  const int64_t i = int64_t{blockIdx.x} * update_threads + threadIdx.x;
   if (i >= elements / at_once) return;
   const auto loaded = reinterpret_cast<const AtOnce<From>*>(in)[i];
   AtOnce<To> converted;
@@ -152,7 +151,7 @@ __global__ void convert_kernel(const From* in, To* out, int64_t elements) {
 template <class T, MicroBatch which>
 __global__ void add_micro_batch_kernel(T* gradient, float* sum_before, int64_t elements,
                                        float factor) {
-  const int64_t i = int64_t{blockIdx.x} * convert_threads + threadIdx.x;
+  const int64_t i = int64_t{blockIdx.x} * update_threads + threadIdx.x;
   if (i >= elements / at_once) return;
   auto& gradients = reinterpret_cast<AtOnce<T>*>(gradient)[i];
   auto& sums = reinterpret_cast<AtOnce<float>*>(sum_before)[i];
@@ -171,12 +170,6 @@ __global__ void add_micro_batch_kernel(T* gradient, float* sum_before, int64_t e
   }
 }
 
-// Four elements a thread: 16 bytes of each fp32 array.
-template <class G>
-struct alignas(4 * sizeof(G)) Four {
-  G values[4];
-};
-
 template <class T, class G>
 __global__ void sgd_kernel(float* values, float* momentum, const G* gradients, T* copies,
                            int64_t elements, float momentum_factor, float weight_decay,
@@ -187,10 +180,10 @@ __global__ void sgd_kernel(float* values, float* momentum, const G* gradients, T
   const int64_t stride = int64_t{gridDim.x} * update_threads;
   for (int64_t i = int64_t{blockIdx.x} * update_threads + threadIdx.x; i < elements / 4;
        i += stride) {
-    auto value = reinterpret_cast<Four<float>*>(values)[i];
-    auto velocity = reinterpret_cast<Four<float>*>(momentum)[i];
-    const auto gradient = reinterpret_cast<const Four<G>*>(gradients)[i];
-    Four<T> copy;
+    auto value = reinterpret_cast<AtOnce<float>*>(values)[i];
+    auto velocity = reinterpret_cast<AtOnce<float>*>(momentum)[i];
+    const auto gradient = reinterpret_cast<const AtOnce<G>*>(gradients)[i];
+    AtOnce<T> copy;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const float g =
@@ -199,9 +192,9 @@ __global__ void sgd_kernel(float* values, float* momentum, const G* gradients, T
       value.values[j] = fmaf(-learning_rate, velocity.values[j], value.values[j]);
       copy.values[j] = from_float<T>(value.values[j]);
     }
-    reinterpret_cast<Four<float>*>(values)[i] = value;
-    reinterpret_cast<Four<float>*>(momentum)[i] = velocity;
-    if (copies != nullptr) reinterpret_cast<Four<T>*>(copies)[i] = copy;
+    reinterpret_cast<AtOnce<float>*>(values)[i] = value;
+    reinterpret_cast<AtOnce<float>*>(momentum)[i] = velocity;
+    if (copies != nullptr) reinterpret_cast<AtOnce<T>*>(copies)[i] = copy;
   }
 }
 
@@ -216,21 +209,21 @@ __global__ void adamw_kernel(float* values, float* first_moments, float* second_
   const int64_t stride = int64_t{gridDim.x} * update_threads;
   for (int64_t i = int64_t{blockIdx.x} * update_threads + threadIdx.x; i < elements / 4;
        i += stride) {
-    auto value = reinterpret_cast<Four<float>*>(values)[i];
-    auto first = reinterpret_cast<Four<float>*>(first_moments)[i];
-    auto second = reinterpret_cast<Four<float>*>(second_moments)[i];
-    const auto gradient = reinterpret_cast<const Four<G>*>(gradients)[i];
-    Four<T> copy;
+    auto value = reinterpret_cast<AtOnce<float>*>(values)[i];
+    auto first = reinterpret_cast<AtOnce<float>*>(first_moments)[i];
+    auto second = reinterpret_cast<AtOnce<float>*>(second_moments)[i];
+    const auto gradient = reinterpret_cast<const AtOnce<G>*>(gradients)[i];
+    AtOnce<T> copy;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       adamw_update(step, keep, to_float(gradient.values[j]) * inverse_scale, first.values[j],
                    second.values[j], value.values[j]);
       copy.values[j] = from_float<T>(value.values[j]);
     }
-    reinterpret_cast<Four<float>*>(values)[i] = value;
-    reinterpret_cast<Four<float>*>(first_moments)[i] = first;
-    reinterpret_cast<Four<float>*>(second_moments)[i] = second;
-    if (copies != nullptr) reinterpret_cast<Four<T>*>(copies)[i] = copy;
+    reinterpret_cast<AtOnce<float>*>(values)[i] = value;
+    reinterpret_cast<AtOnce<float>*>(first_moments)[i] = first;
+    reinterpret_cast<AtOnce<float>*>(second_moments)[i] = second;
+    if (copies != nullptr) reinterpret_cast<AtOnce<T>*>(copies)[i] = copy;
   }
 }
 
@@ -254,13 +247,11 @@ void for_each_section(Precision precision, const FlatParameters& parameters, Lau
     launch(Section<T, T>{
         true, matrices, parameters.values, parameters.momentum, parameters.second_moments,
         static_cast<const T*>(parameters.matrix_gradients), static_cast<T*>(parameters.copies)});
-    NM_CHECK_LAUNCH();
     T* const copies = static_cast<T*>(parameters.copies);
     launch(Section<T, float>{false, parameters.vector_elements, behind(parameters.values),
                              behind(parameters.momentum), behind(parameters.second_moments),
                              parameters.vector_gradients,
                              copies == nullptr ? copies : copies + matrices});
-    NM_CHECK_LAUNCH();
   });
 }
 
@@ -268,41 +259,34 @@ void for_each_section(Precision precision, const FlatParameters& parameters, Lau
 
 void launch_finish_step(Precision precision, const FinishOperands& operands, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
-    const int blocks = operands.forward_only ? 1 : finish_blocks;
-    finish_step_kernel<T><<<blocks, update_threads, 0, stream>>>(operands);
+    const unsigned blocks = operands.forward_only ? 1 : finish_blocks;
+    launch_kernel({blocks, update_threads, stream}, finish_step_kernel<T>, operands);
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_add_micro_batch(MicroBatch which, const MicroBatchGradient& operands, int64_t count,
                             cudaStream_t stream) {
-  const unsigned blocks = blocks_for(operands.elements, int64_t{convert_threads} * at_once);
   const auto factor = 1 / static_cast<float>(count);
   with_element_type(operands.type, [&]<class T>() {
-    const auto launch = [&]<MicroBatch known>() {
-      add_micro_batch_kernel<T, known><<<blocks, convert_threads, 0, stream>>>(
-          static_cast<T*>(operands.gradient), operands.sum_before, operands.elements, factor);
-    };
-    if (which == MicroBatch::first) launch.template operator()<MicroBatch::first>();
-    if (which == MicroBatch::middle) launch.template operator()<MicroBatch::middle>();
-    if (which == MicroBatch::last) launch.template operator()<MicroBatch::last>();
+    const auto kernel = which == MicroBatch::first ? add_micro_batch_kernel<T, MicroBatch::first>
+                        : which == MicroBatch::middle
+                            ? add_micro_batch_kernel<T, MicroBatch::middle>
+                            : add_micro_batch_kernel<T, MicroBatch::last>;
+    launch_kernel(each_piece(operands.elements / at_once, stream), kernel, operands.gradient,
+                  operands.sum_before, operands.elements, factor);
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_finish_stages(const FinishOperands& operands, cudaStream_t stream) {
-  finish_stages_kernel<<<1, 1, 0, stream>>>(operands);
-  NM_CHECK_LAUNCH();
+  launch_kernel({1, 1, stream}, finish_stages_kernel, operands);
 }
 
 void launch_mark(const MarkRing& ring, int mark, cudaStream_t stream) {
-  mark_kernel<<<1, 1, 0, stream>>>(ring, mark);
-  NM_CHECK_LAUNCH();
+  launch_kernel({1, 1, stream}, mark_kernel, ring, mark);
 }
 
 void launch_mark_backward_end(StepState* state, cudaStream_t stream) {
-  mark_backward_end_kernel<<<1, 1, 0, stream>>>(state);
-  NM_CHECK_LAUNCH();
+  launch_kernel({1, 1, stream}, mark_backward_end_kernel, state);
 }
 
 void launch_copy_values(Precision precision, const FlatParameters& parameters,
@@ -310,52 +294,47 @@ void launch_copy_values(Precision precision, const FlatParameters& parameters,
   if (parameters.copies == nullptr) return;
   with_element_type(precision, [&]<class T>() {
     const int64_t elements = parameters.matrix_elements + parameters.vector_elements;
-    copy_values_kernel<<<blocks_for(elements, update_threads), update_threads, 0, stream>>>(
-        parameters.values, static_cast<T*>(parameters.copies), elements);
+    launch_kernel(each_piece(elements, stream), copy_values_kernel<T>, parameters.values,
+                  parameters.copies, elements);
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_mask_gradient(Precision precision, void* gradients, const uint8_t* mask,
                           int64_t elements, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
-    mask_gradient_kernel<<<blocks_for(elements, update_threads), update_threads, 0, stream>>>(
-        static_cast<T*>(gradients), mask, elements);
+    launch_kernel(each_piece(elements, stream), mask_gradient_kernel<T>, gradients, mask, elements);
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_convert(Precision from, const void* in, Precision to, void* out, int64_t elements,
                     cudaStream_t stream) {
-  const unsigned blocks = blocks_for(elements, int64_t{convert_threads} * at_once);
   with_element_type(from, [&]<class From>() {
     with_element_type(to, [&]<class To>() {
       if constexpr (std::is_same_v<From, To>) {
         no_kernel("a conversion from a type to itself");
       } else {
-        convert_kernel<From, To><<<blocks, convert_threads, 0, stream>>>(
-            static_cast<const From*>(in), static_cast<To*>(out), elements);
+        launch_kernel(each_piece(elements / at_once, stream), convert_kernel<From, To>, in, out,
+                      elements);
       }
     });
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_sgd(Precision precision, const FlatParameters& parameters, double momentum,
                 double weight_decay, const StepState* state, cudaStream_t stream) {
-  for_each_section(precision, parameters, [&](const auto& part) {
-    sgd_kernel<<<blocks_for(part.elements / 4, update_threads), update_threads, 0, stream>>>(
-        part.values, part.momentum, part.gradients, part.copies, part.elements,
-        static_cast<float>(momentum), static_cast<float>(weight_decay), state);
+  for_each_section(precision, parameters, [&]<class T, class G>(const Section<T, G>& part) {
+    launch_kernel(each_piece(part.elements / at_once, stream), sgd_kernel<T, G>, part.values,
+                  part.momentum, part.gradients, part.copies, part.elements,
+                  static_cast<float>(momentum), static_cast<float>(weight_decay), state);
   });
 }
 
 void launch_adamw(Precision precision, const FlatParameters& parameters, double weight_decay,
                   const StepState* state, cudaStream_t stream) {
-  for_each_section(precision, parameters, [&](const auto& part) {
-    adamw_kernel<<<blocks_for(part.elements / 4, update_threads), update_threads, 0, stream>>>(
-        part.values, part.momentum, part.second_moments, part.gradients, part.copies, part.elements,
-        part.is_matrices ? static_cast<float>(weight_decay) : 0.0f, state);
+  for_each_section(precision, parameters, [&]<class T, class G>(const Section<T, G>& part) {
+    launch_kernel(each_piece(part.elements / at_once, stream), adamw_kernel<T, G>, part.values,
+                  part.momentum, part.second_moments, part.gradients, part.copies, part.elements,
+                  part.is_matrices ? static_cast<float>(weight_decay) : 0.0f, state);
   });
 }
 

@@ -55,6 +55,18 @@ __device__ inline uint64_t panel_operand(const void* address) {
       "+f"(d[from + 5]), "+f"(d[from + 6]), "+f"(d[from + 7])
 #define NM_0_TO_15 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define NM_16_TO_31 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define NM_32_TO_55                                                                            \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, " \
+  "%50, %51, %52, %53, %54, %55"
+// A product, added to d where the operand `added` is not 0.
+#define NM_WGMMA_TEXT(shape, type, results, operands, added)                              \
+  "{\n"                                                                                   \
+  ".reg .pred accumulate;\n"                                                              \
+  "setp.ne.b32 accumulate, " added                                                        \
+  ", 0;\n"                                                                                \
+  "wgmma.mma_async.sync.aligned." shape ".f32." type "." type " {" results "}, " operands \
+  ";\n"                                                                                   \
+  "}\n"
 // NM_WGMMA(type) for the operands' type T.
 #define NM_WGMMA_OF_T()                        \
   do {                                         \
@@ -70,18 +82,12 @@ __device__ inline uint64_t panel_operand(const void* address) {
 /// warp w holds in d[4 j + 2 h + e] row 16 w + 8 h + t / 4, column 8 j + 2 (t % 4) + e.
 template <class T, bool transposed_a, bool transposed_b>
 __device__ void wgmma_m64n64k16(float (&d)[32], uint64_t a, uint64_t b, bool accumulate) {
-#define NM_WGMMA(type)                                                                             \
-  asm volatile(                                                                                    \
-      "{\n"                                                                                        \
-      ".reg .pred accumulate;\n"                                                                   \
-      "setp.ne.b32 accumulate, %34, 0;\n"                                                          \
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " {" NM_0_TO_15 ", " NM_16_TO_31 \
-      "}, "                                                                                        \
-      "%32, %33, accumulate, 1, 1, %35, %36;\n"                                                    \
-      "}\n"                                                                                        \
-      : NM_RESULTS(0), NM_RESULTS(8), NM_RESULTS(16), NM_RESULTS(24)                               \
-      : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)), "n"(static_cast<int>(transposed_a)),    \
-        "n"(static_cast<int>(transposed_b)))
+#define NM_WGMMA(type)                                                        \
+  asm volatile(NM_WGMMA_TEXT("m64n64k16", type, NM_0_TO_15 ", " NM_16_TO_31,  \
+                             "%32, %33, accumulate, 1, 1, %35, %36", "%34")   \
+               : NM_RESULTS(0), NM_RESULTS(8), NM_RESULTS(16), NM_RESULTS(24) \
+               : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)),           \
+                 "n"(static_cast<int>(transposed_a)), "n"(static_cast<int>(transposed_b)))
   NM_WGMMA_OF_T();
 #undef NM_WGMMA
 }
@@ -90,17 +96,12 @@ __device__ void wgmma_m64n64k16(float (&d)[32], uint64_t a, uint64_t b, bool acc
 template <class T>
 __device__ void wgmma_m64n64k16(float (&d)[32], const uint32_t (&a)[4], uint64_t b,
                                 bool accumulate) {
-#define NM_WGMMA(type)                                                                             \
-  asm volatile(                                                                                    \
-      "{\n"                                                                                        \
-      ".reg .pred accumulate;\n"                                                                   \
-      "setp.ne.b32 accumulate, %37, 0;\n"                                                          \
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " {" NM_0_TO_15 ", " NM_16_TO_31 \
-      "}, "                                                                                        \
-      "{%32, %33, %34, %35}, %36, accumulate, 1, 1, 0;\n"                                          \
-      "}\n"                                                                                        \
-      : NM_RESULTS(0), NM_RESULTS(8), NM_RESULTS(16), NM_RESULTS(24)                               \
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)))
+#define NM_WGMMA(type)                                                                \
+  asm volatile(NM_WGMMA_TEXT("m64n64k16", type, NM_0_TO_15 ", " NM_16_TO_31,          \
+                             "{%32, %33, %34, %35}, %36, accumulate, 1, 1, 0", "%37") \
+               : NM_RESULTS(0), NM_RESULTS(8), NM_RESULTS(16), NM_RESULTS(24)         \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b),                  \
+                 "r"(static_cast<int>(accumulate)))
   NM_WGMMA_OF_T();
 #undef NM_WGMMA
 }
@@ -111,21 +112,13 @@ __device__ void wgmma_m64n64k16(float (&d)[32], const uint32_t (&a)[4], uint64_t
 template <class T>
 __device__ void wgmma_m64n112k16(float (&d)[56], const uint32_t (&a)[4], uint64_t b,
                                  bool accumulate) {
-#define NM_WGMMA(type)                                                                \
-  asm volatile(                                                                       \
-      "{\n"                                                                           \
-      ".reg .pred accumulate;\n"                                                      \
-      "setp.ne.b32 accumulate, %61, 0;\n"                                             \
-      "wgmma.mma_async.sync.aligned.m64n112k16.f32." type "." type " {" NM_0_TO_15    \
-      ", " NM_16_TO_31                                                                \
-      ", "                                                                            \
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, "                  \
-      "%44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55}, "                 \
-      "{%56, %57, %58, %59}, %60, accumulate, 1, 1, 0;\n"                             \
-      "}\n"                                                                           \
-      : NM_RESULTS(0), NM_RESULTS(8), NM_RESULTS(16), NM_RESULTS(24), NM_RESULTS(32), \
-        NM_RESULTS(40), NM_RESULTS(48)                                                \
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)))
+#define NM_WGMMA(type)                                                                         \
+  asm volatile(NM_WGMMA_TEXT("m64n112k16", type, NM_0_TO_15 ", " NM_16_TO_31 ", " NM_32_TO_55, \
+                             "{%56, %57, %58, %59}, %60, accumulate, 1, 1, 0", "%61")          \
+               : NM_RESULTS(0), NM_RESULTS(8), NM_RESULTS(16), NM_RESULTS(24), NM_RESULTS(32), \
+                 NM_RESULTS(40), NM_RESULTS(48)                                                \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b),                           \
+                 "r"(static_cast<int>(accumulate)))
   NM_WGMMA_OF_T();
 #undef NM_WGMMA
 }

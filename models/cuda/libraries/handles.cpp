@@ -22,11 +22,7 @@ void require_ok(cublasStatus_t status, const char* call, const char* file, int l
   fail_call(std::string("cuBLAS: ") + cublasLtGetStatusString(status), call, file, line);
 }
 
-CublasLtHandle make_cublas() {
-  cublasLtHandle_t handle = nullptr;
-  NM_CALL(cublasLtCreate(&handle));
-  return CublasLtHandle(handle);
-}
+CublasLtHandle make_cublas() { return NM_MAKE(CublasLtHandle, cublasLtCreate); }
 
 std::vector<Descriptor> Descriptor::descriptors(cudnnBackendAttributeName_t name,
                                                 cudnnBackendDescriptorType_t type,

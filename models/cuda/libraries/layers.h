@@ -27,6 +27,12 @@ struct LayerShape {
   int64_t elements() const { return images * of_image.elements(); }
 };
 
+TensorDescriptor tensor_descriptor(Precision precision, const LayerShape& shape);
+ActivationDescriptor relu_descriptor();
+
+/// The factors of what a call computes, and of what was there before.
+inline constexpr float computed = 1, kept = 1, discarded = 0;
+
 /// The operations that one kernel of cuDNN computes together with batch norm.
 enum class NormFusion { none, relu, residual_relu };
 
@@ -75,10 +81,20 @@ class NormLayer {
 
 class ReluLayer {
  public:
-  ReluLayer(Precision precision, const LayerShape& shape);
+  ReluLayer(Precision precision, const LayerShape& shape)
+      : tensor_(tensor_descriptor(precision, shape)), activation_(relu_descriptor()) {}
+
   /// `y` may be `x`.
-  void forward(cudnnHandle_t handle, const void* x, void* y) const;
-  void backward(cudnnHandle_t handle, const void* y, const void* dy, void* dx) const;
+  void forward(cudnnHandle_t handle, const void* x, void* y) const {
+    NM_CALL(cudnnActivationForward(handle, activation_.get(), &computed, tensor_.get(), x,
+                                   &discarded, tensor_.get(), y));
+  }
+  /// The sign of y is that of x.
+  void backward(cudnnHandle_t handle, const void* y, const void* dy, void* dx) const {
+    NM_CALL(cudnnActivationBackward(handle, activation_.get(), &computed, tensor_.get(), y,
+                                    tensor_.get(), dy, tensor_.get(), y, &discarded, tensor_.get(),
+                                    dx));
+  }
 
  private:
   TensorDescriptor tensor_;
@@ -96,8 +112,16 @@ class PoolLayer {
  public:
   PoolLayer(Precision precision, Pooling pooling, const PoolWindow& window, const LayerShape& input,
             const LayerShape& output);
-  void forward(cudnnHandle_t handle, const void* x, void* y) const;
-  void backward(cudnnHandle_t handle, const void* x, const void* y, const void* dy, void* dx) const;
+
+  void forward(cudnnHandle_t handle, const void* x, void* y) const {
+    NM_CALL(cudnnPoolingForward(handle, pooling_.get(), &computed, input_.get(), x, &discarded,
+                                output_.get(), y));
+  }
+  void backward(cudnnHandle_t handle, const void* x, const void* y, const void* dy,
+                void* dx) const {
+    NM_CALL(cudnnPoolingBackward(handle, pooling_.get(), &computed, output_.get(), y, output_.get(),
+                                 dy, input_.get(), x, &discarded, input_.get(), dx));
+  }
 
  private:
   PoolingDescriptor pooling_;
@@ -106,8 +130,16 @@ class PoolLayer {
 
 class SumLayer {
  public:
-  SumLayer(Precision precision, const LayerShape& shape);
-  void forward(cudnnHandle_t handle, const void* left, const void* right, void* sum) const;
+  SumLayer(Precision precision, const LayerShape& shape)
+      : operation_(NM_MAKE(OpTensorDescriptor, cudnnCreateOpTensorDescriptor)),
+        tensor_(tensor_descriptor(precision, shape)) {
+    NM_CALL(cudnnSetOpTensorDescriptor(operation_.get(), CUDNN_OP_TENSOR_ADD, CUDNN_DATA_FLOAT,
+                                       CUDNN_PROPAGATE_NAN));
+  }
+  void forward(cudnnHandle_t handle, const void* left, const void* right, void* sum) const {
+    NM_CALL(cudnnOpTensor(handle, operation_.get(), &computed, tensor_.get(), left, &computed,
+                          tensor_.get(), right, &discarded, tensor_.get(), sum));
+  }
 
  private:
   OpTensorDescriptor operation_;
@@ -117,8 +149,12 @@ class SumLayer {
 /// Adds one value per channel to a tensor of the same type, in place.
 class BiasLayer {
  public:
-  BiasLayer(Precision precision, const LayerShape& shape);
-  void forward(cudnnHandle_t handle, const void* bias, void* x) const;
+  BiasLayer(Precision precision, const LayerShape& shape)
+      : bias_(tensor_descriptor(precision, {1, {shape.of_image.channels, 1, 1}})),
+        tensor_(tensor_descriptor(precision, shape)) {}
+  void forward(cudnnHandle_t handle, const void* bias, void* x) const {
+    NM_CALL(cudnnAddTensor(handle, &computed, bias_.get(), bias, &kept, tensor_.get(), x));
+  }
 
  private:
   TensorDescriptor bias_, tensor_;

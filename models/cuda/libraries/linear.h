@@ -7,9 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "models/cuda/kernels/head.h"
 #include "models/cuda/libraries/handles.h"
-#include "models/program.h"
+#include "models/training_options.h"
 
 namespace nearmetal::cuda {
 

@@ -1,4 +1,3 @@
-#include "models/cuda/device/call.h"
 #include "models/cuda/kernels/attention/attention.h"
 #include "models/cuda/kernels/attention/tiles.h"
 #include "models/cuda/kernels/pack.h"
@@ -73,9 +72,12 @@ struct RunningSoftmax {
   }
 };
 
+#endif  // NM_HAS_COPY_ASYNC
+
 template <class T, int d>
-__device__ void attend(const AttentionExtent& extent, const AttentionForward& operands,
-                       float factor) {
+__global__ void __launch_bounds__(most_attention_warps* warp_lanes, 2)
+    attention_kernel(AttentionExtent extent, AttentionForward operands, float factor) {
+#ifdef NM_HAS_COPY_ASYNC
   __shared__ alignas(16) AttentionTile<T, d> keys[2], values[2];
   const auto* packed = static_cast<const T*>(operands.packed);
   const auto k = head_rows(extent, packed, 3, 1), v = head_rows(extent, packed, 3, 2);
@@ -123,30 +125,19 @@ __device__ void attend(const AttentionExtent& extent, const AttentionForward& op
   }
   store_strip<T, d>(head_rows(extent, static_cast<T*>(operands.y), 1, 0), first, softmax.values,
                     inverse);
-}
-
-#endif  // NM_HAS_COPY_ASYNC
-
-template <class T, int d>
-__global__ void __launch_bounds__(most_attention_warps* warp_lanes, 2)
-    attention_kernel(AttentionExtent extent, AttentionForward operands, float factor) {
-#ifdef NM_HAS_COPY_ASYNC
-  attend<T, d>(extent, operands, factor);
 #else
   __trap();
 #endif
 }
 
-constexpr int dot_threads = 256;
-
 // dots [batch, heads, tokens] = sums over the features of a head of y * dy. As many lanes as a head
 // has packs have a row of it.
 template <class T>
-__global__ void __launch_bounds__(dot_threads)
+__global__ void __launch_bounds__(piece_threads)
     dots_kernel(AttentionExtent extent, const T* y, const T* dy, float* dots) {
   constexpr int width = pack_width<T>;
   const int lanes = static_cast<int>(extent.head_features) / width;
-  const int64_t pack = int64_t{blockIdx.x} * dot_threads + threadIdx.x;
+  const int64_t pack = int64_t{blockIdx.x} * piece_threads + threadIdx.x;
   const int64_t row = pack / lanes;  // of [batch, tokens, heads]
   const bool inside = row < extent.rows();
   float sum = 0;
@@ -198,10 +189,14 @@ __device__ void block_gradient(Block& scores, Block& gradients, float factor,
   });
 }
 
+#endif  // NM_HAS_COPY_ASYNC
+
 // A strip of queries, and all keys: the gradient of q.
 template <class T, int d>
-__device__ void attend_backward_queries(const AttentionExtent& extent,
-                                        const AttentionBackward& operands, float factor) {
+__global__ void __launch_bounds__(most_attention_warps* warp_lanes, 2)
+    attention_backward_queries_kernel(AttentionExtent extent, AttentionBackward operands,
+                                      float factor) {
+#ifdef NM_HAS_COPY_ASYNC
   __shared__ alignas(16) AttentionTile<T, d> keys[2], values[2];
   const auto* packed = static_cast<const T*>(operands.packed);
   const auto k = head_rows(extent, packed, 3, 1), v = head_rows(extent, packed, 3, 2);
@@ -246,13 +241,18 @@ __device__ void attend_backward_queries(const AttentionExtent& extent,
   const float by = factor / log2_e;
   store_strip<T, d>(head_rows(extent, static_cast<T*>(operands.packed_gradient), 3, 0), first, dq,
                     {by, by});
+#else
+  __trap();
+#endif
 }
 
 // A strip of keys with their values, and all queries: the gradients of k and v. Scores are those of
 // the other kernel, transposed.
 template <class T, int d>
-__device__ void attend_backward_keys(const AttentionExtent& extent,
-                                     const AttentionBackward& operands, float factor) {
+__global__ void __launch_bounds__(most_attention_warps* warp_lanes, 2)
+    attention_backward_keys_kernel(AttentionExtent extent, AttentionBackward operands,
+                                   float factor) {
+#ifdef NM_HAS_COPY_ASYNC
   __shared__ alignas(16) AttentionTile<T, d> queries[2], gradients_of_y[2];
   __shared__ float2 statistics[2][tile_rows];
   const auto* packed = static_cast<const T*>(operands.packed);
@@ -300,37 +300,14 @@ __device__ void attend_backward_keys(const AttentionExtent& extent,
   const float by = factor / log2_e;
   store_strip<T, d>(head_rows(extent, out, 3, 1), first, dk, {by, by});
   store_strip<T, d>(head_rows(extent, out, 3, 2), first, dv, {1, 1});
-}
-
-#endif  // NM_HAS_COPY_ASYNC
-
-template <class T, int d>
-__global__ void __launch_bounds__(most_attention_warps* warp_lanes, 2)
-    attention_backward_queries_kernel(AttentionExtent extent, AttentionBackward operands,
-                                      float factor) {
-#ifdef NM_HAS_COPY_ASYNC
-  attend_backward_queries<T, d>(extent, operands, factor);
 #else
   __trap();
 #endif
 }
-
-template <class T, int d>
-__global__ void __launch_bounds__(most_attention_warps* warp_lanes, 2)
-    attention_backward_keys_kernel(AttentionExtent extent, AttentionBackward operands,
-                                   float factor) {
-#ifdef NM_HAS_COPY_ASYNC
-  attend_backward_keys<T, d>(extent, operands, factor);
-#else
-  __trap();
-#endif
-}
-
-constexpr int softmax_threads = 256;
 
 // The row of this warp.
 __device__ int64_t warp_row() {
-  return int64_t{blockIdx.x} * (softmax_threads / warp_lanes) + threadIdx.x / warp_lanes;
+  return int64_t{blockIdx.x} * (piece_threads / warp_lanes) + threadIdx.x / warp_lanes;
 }
 __device__ int warp_lane() { return static_cast<int>(threadIdx.x) % warp_lanes; }
 
@@ -372,10 +349,6 @@ __global__ void softmax_backward_kernel(SoftmaxShape shape, const T* probabiliti
   }
 }
 
-unsigned blocks_of(const SoftmaxShape& shape) {
-  return blocks_for(shape.rows, softmax_threads / warp_lanes);
-}
-
 }  // namespace
 
 void launch_attention(Precision precision, const AttentionExtent& extent,
@@ -384,9 +357,9 @@ void launch_attention(Precision precision, const AttentionExtent& extent,
   const float factor = log2_e / std::sqrt(static_cast<float>(extent.head_features));
   with_16_bit_type(precision, [&]<class T>() {
     constexpr int d = attention_features;
-    attention_kernel<T, d><<<blocks.grid, blocks.threads, 0, stream>>>(extent, operands, factor);
+    launch_kernel({blocks.grid, blocks.threads, stream}, attention_kernel<T, d>, extent, operands,
+                  factor);
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_attention_backward(Precision precision, const AttentionExtent& extent,
@@ -396,37 +369,30 @@ void launch_attention_backward(Precision precision, const AttentionExtent& exten
   with_16_bit_type(precision, [&]<class T>() {
     constexpr int d = attention_features;
     const int64_t packs = extent.rows() * d / pack_width<T>;
-    dots_kernel<T><<<blocks_for(packs, dot_threads), dot_threads, 0, stream>>>(
-        extent, static_cast<const T*>(operands.y), static_cast<const T*>(operands.dy),
-        operands.dots);
-    NM_CHECK_LAUNCH();
-    attention_backward_keys_kernel<T, d>
-        <<<blocks.grid, blocks.threads, 0, stream>>>(extent, operands, factor);
-    NM_CHECK_LAUNCH();
-    attention_backward_queries_kernel<T, d>
-        <<<blocks.grid, blocks.threads, 0, stream>>>(extent, operands, factor);
+    launch_kernel(each_piece(packs, stream), dots_kernel<T>, extent, operands.y, operands.dy,
+                  operands.dots);
+    launch_kernel({blocks.grid, blocks.threads, stream}, attention_backward_keys_kernel<T, d>,
+                  extent, operands, factor);
+    launch_kernel({blocks.grid, blocks.threads, stream}, attention_backward_queries_kernel<T, d>,
+                  extent, operands, factor);
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_softmax(Precision precision, const SoftmaxShape& shape, const float* scores,
                     float factor, void* probabilities, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
-    softmax_kernel<T><<<blocks_of(shape), softmax_threads, 0, stream>>>(
-        shape, scores, factor, static_cast<T*>(probabilities));
+    launch_kernel(each_piece(shape.rows * warp_lanes, stream), softmax_kernel<T>, shape, scores,
+                  factor, probabilities);
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_softmax_backward(Precision precision, const SoftmaxShape& shape,
                              const void* probabilities, const float* gradient, float factor,
                              void* score_gradient, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
-    softmax_backward_kernel<T><<<blocks_of(shape), softmax_threads, 0, stream>>>(
-        shape, static_cast<const T*>(probabilities), gradient, factor,
-        static_cast<T*>(score_gradient));
+    launch_kernel(each_piece(shape.rows * warp_lanes, stream), softmax_backward_kernel<T>, shape,
+                  probabilities, gradient, factor, score_gradient);
   });
-  NM_CHECK_LAUNCH();
 }
 
 }  // namespace nearmetal::cuda

@@ -10,20 +10,10 @@
 
 #include <cstdint>
 
+#include "models/shapes.h"
 #include "models/training_options.h"
 
 namespace nearmetal::cuda {
-
-/// `packed` is [batch, tokens, 3 x features]: q, k and v of each token behind one another, in each
-/// of them head behind head.
-struct AttentionExtent {
-  int64_t batch = 0, tokens = 0, heads = 0;
-  int64_t head_features = 0;
-
-  constexpr int64_t features() const { return heads * head_features; }
-  constexpr int64_t matrices() const { return batch * heads; }
-  constexpr int64_t rows() const { return matrices() * tokens; }  // of all heads
-};
 
 inline constexpr int attention_features = 64;  // of a head: those of all our networks
 

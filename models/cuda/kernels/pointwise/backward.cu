@@ -154,29 +154,13 @@ void launch(const PointwiseBackwardOperands& operands, const PointwiseShape& sha
             int multiprocessors, cudaStream_t stream) {
   using Tiles = Tiling<out, in>;
   constexpr int bytes = (joined ? Tiles::joined_bytes : Tiles::bytes) + panel_alignment;
-  const auto kernel = pointwise_backward_kernel<T, out, in, form, joined>;
-  NM_CALL(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-  kernel<<<multiprocessors, threads, bytes, stream>>>(operands, shape.rows);
-  NM_CHECK_LAUNCH();
+  launch_kernel({dim3(multiprocessors), threads, stream, bytes},
+                pointwise_backward_kernel<T, out, in, form, joined>, operands, shape.rows);
   add_partial_sums(operands.partial_sums, multiprocessors, out * in, WeightPlace<out, in>(),
                    static_cast<T*>(operands.weight_gradient), stream);
   if (!joined) return;
   add_partial_sums(operands.partial_sums + weight_count(shape) * multiprocessors,
                    multiprocessors * group_warps, in, SamePlace(), operands.dx_sums, stream);
-}
-
-// Without a second gradient, or where it can be joined.
-template <class T, int out, int in, Form form>
-void launch(const PointwiseBackwardOperands& operands, const PointwiseShape& shape,
-            int multiprocessors, cudaStream_t stream) {
-  if (operands.dx_second == nullptr) {
-    return launch<T, out, in, form, false>(operands, shape, multiprocessors, stream);
-  }
-  if constexpr (in > out) {
-    launch<T, out, in, form, true>(operands, shape, multiprocessors, stream);
-  } else {
-    no_kernel("no fused backward kernel joins gradients of these channels");
-  }
 }
 
 }  // namespace
@@ -202,13 +186,21 @@ void launch_pointwise_backward(Precision precision, const PointwiseBackwardOpera
                                cudaStream_t stream) {
   with_16_bit_type(precision, [&]<class T>() {
     const bool launched = with_channels(shape, [&]<int out, int in>() {
+      const auto launch_form = [&]<Form form>() {
+        if (operands.dx_second == nullptr) {
+          return launch<T, out, in, form, false>(operands, shape, multiprocessors, stream);
+        }
+        if constexpr (in > out) {
+          return launch<T, out, in, form, true>(operands, shape, multiprocessors, stream);
+        }
+        no_kernel("no fused backward kernel joins gradients of these channels");
+      };
       if (operands.y != nullptr && !operands.relu) {
-        return launch<T, out, in, Form::norm>(operands, shape, multiprocessors, stream);
+        return launch_form.template operator()<Form::norm>();
       }
       // Behind what widens come second moments, or an addition with a ReLU of its own.
       if (operands.relu != (out <= in)) no_kernel("this form of gradient for these channels");
-      constexpr Form form = out > in ? Form::none : Form::norm_relu;
-      launch<T, out, in, form>(operands, shape, multiprocessors, stream);
+      launch_form.template operator()<(out > in) ? Form::none : Form::norm_relu>();
     });
     if (!launched) no_kernel("no fused backward kernel for these channels");
   });

@@ -1,4 +1,3 @@
-#include "models/cuda/device/call.h"
 #include "models/cuda/kernels/channel_reduction.h"
 #include "models/cuda/kernels/pointwise/moments_inputs.h"
 #include "models/cuda/kernels/pointwise/product.h"
@@ -178,22 +177,19 @@ __global__ void __launch_bounds__(product_threads, product_blocks_at_once)
 
 void launch_pointwise_forward(Precision precision, const PointwiseForwardOperands& operands,
                               int64_t rows, int inputs, int multiprocessors, cudaStream_t stream) {
-  const auto launch = [&]<class T, int channels>() {
+  with_inputs(precision, inputs, [&]<class T, int channels>() {
     constexpr int bytes = forward_shared_bytes<channels>();
     const bool normalised = operands.residual_norm != nullptr;
     const auto kernel = normalised ? pointwise_forward_kernel<T, channels, true>
                                    : pointwise_forward_kernel<T, channels, false>;
-    NM_CALL(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
     constexpr int slices = moments_widening * channels / forward_slice(channels);
     constexpr int tile_rows = ProductTiling<channels, forward_slice(channels)>::rows;
     const int64_t tiles = (rows + tile_rows - 1) / tile_rows;
     const int64_t at_once = max(1, multiprocessors * product_blocks_at_once / slices);
     const dim3 grid(static_cast<unsigned>(min(tiles, at_once)), slices);
-    kernel<<<grid, product_threads, bytes, stream>>>(
-        operands, normalised ? *operands.residual_norm : NormInput{}, rows, Count(rows));
-  };
-  with_inputs(precision, inputs, launch);
-  NM_CHECK_LAUNCH();
+    launch_kernel({grid, product_threads, stream, bytes}, kernel, operands,
+                  normalised ? *operands.residual_norm : NormInput{}, rows, Count(rows));
+  });
 }
 
 }  // namespace nearmetal::cuda

@@ -1,4 +1,3 @@
-#include "models/cuda/device/call.h"
 #include "models/cuda/kernels/channel_reduction.h"
 #include "models/cuda/kernels/pointwise/moments_inputs.h"
 #include "models/cuda/kernels/pointwise/second_moments.h"
@@ -170,21 +169,19 @@ __global__ void __launch_bounds__(matrix_threads)
 void launch_moments_statistics(Precision precision, const MomentsNormOperands& operands,
                                const MomentsShape& shape, cudaStream_t stream) {
   with_inputs(precision, shape.inputs, [&]<class T, int inputs>() {
-    moments_statistics_kernel<T, inputs>
-        <<<shape.outputs / moments_rows, moments_threads, 0, stream>>>(operands, Count(shape.rows));
+    launch_kernel({blocks_for(shape.outputs, moments_rows), moments_threads, stream},
+                  moments_statistics_kernel<T, inputs>, operands, Count(shape.rows));
   });
-  NM_CHECK_LAUNCH();
 }
 
 void launch_moments_gradient(Precision precision, const MomentsGradientOperands& operands,
                              const MomentsShape& shape, cudaStream_t stream) {
   const dim3 matrix_grid(shape.inputs / matrix_side, shape.inputs / matrix_side);
   with_inputs(precision, shape.inputs, [&]<class T, int inputs>() {
-    moments_weight_gradient_kernel<T, inputs>
-        <<<shape.outputs / moments_rows, moments_threads, 0, stream>>>(operands, Count(shape.rows));
-    moments_matrix_kernel<T><<<matrix_grid, matrix_threads, 0, stream>>>(operands, shape);
+    launch_kernel({blocks_for(shape.outputs, moments_rows), moments_threads, stream},
+                  moments_weight_gradient_kernel<T, inputs>, operands, Count(shape.rows));
+    launch_kernel({matrix_grid, matrix_threads, stream}, moments_matrix_kernel<T>, operands, shape);
   });
-  NM_CHECK_LAUNCH();
 }
 
 }  // namespace nearmetal::cuda

@@ -1,4 +1,3 @@
-#include "models/cuda/device/call.h"
 #include "models/cuda/kernels/channel_reduction.h"
 #include "models/cuda/kernels/partial_sums.h"
 #include "models/cuda/kernels/pointwise/moments_inputs.h"
@@ -215,22 +214,19 @@ __global__ void __launch_bounds__(partial_sums_threads)
 
 void launch_moments_sums(Precision precision, const MomentsSumsOperands& operands, int64_t rows,
                          int inputs, const ReductionScratch& scratch, cudaStream_t stream) {
-  const auto launch = [&]<class T, int channels>() {
+  with_inputs(precision, inputs, [&]<class T, int channels>() {
     using Tiles = ProductTiling<channels, channels>;
     constexpr int bytes = sums_shared_bytes<channels>();
-    const auto kernel = moments_sums_kernel<T, channels>;
-    NM_CALL(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
     static_assert(product_blocks_at_once * 2 * channels <=
                   most_blocks_per_multiprocessor * most_sums * slice_channels);
     const int64_t tiles = (rows + Tiles::rows - 1) / Tiles::rows;
     const int64_t at_once = int64_t{product_blocks_at_once} * scratch.multiprocessors;
     const auto blocks = static_cast<int>(min(tiles, at_once));
-    kernel<<<blocks, product_threads, bytes, stream>>>(operands, rows, scratch.partial_sums);
-    finish_sums_kernel<<<channels / finish_channels, partial_sums_threads, 0, stream>>>(
-        scratch.partial_sums, blocks, 2 * channels, operands.state, Count(rows));
-  };
-  with_inputs(precision, inputs, launch);
-  NM_CHECK_LAUNCH();
+    launch_kernel({dim3(blocks), product_threads, stream, bytes}, moments_sums_kernel<T, channels>,
+                  operands, rows, scratch.partial_sums);
+    launch_kernel({channels / finish_channels, partial_sums_threads, stream}, finish_sums_kernel,
+                  scratch.partial_sums, blocks, 2 * channels, operands.state, Count(rows));
+  });
 }
 
 }  // namespace nearmetal::cuda

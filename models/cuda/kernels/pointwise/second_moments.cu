@@ -1,4 +1,3 @@
-#include "models/cuda/device/call.h"
 #include "models/cuda/kernels/channel_reduction.h"
 #include "models/cuda/kernels/pointwise/moments_inputs.h"
 #include "models/cuda/kernels/pointwise/second_moments.h"
@@ -312,11 +311,6 @@ __global__ void __launch_bounds__(finish_groups * 32)
   }
 }
 
-template <class Kernel>
-void allow_shared(Kernel kernel, int bytes) {
-  NM_CALL(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-}
-
 }  // namespace
 
 bool moments_fit(Precision precision, const MomentsShape& shape, int compute_capability_major) {
@@ -333,14 +327,12 @@ void launch_second_moments(Precision precision, const SecondMomentsOperands& ope
                            const MomentsShape& shape, int multiprocessors, cudaStream_t stream) {
   with_inputs(precision, shape.inputs, [&]<class T, int inputs>() {
     const int chunks = moments_chunks<inputs>(shape.rows, multiprocessors);
-    const auto kernel = second_moments_kernel<T, inputs>;
-    allow_shared(kernel, moments_shared_bytes);
-    kernel<<<chunks, piece_warps * 32, moments_shared_bytes, stream>>>(operands, shape.rows,
-                                                                       Count(shape.rows));
-    finish_moments_kernel<inputs><<<MomentsTeam<inputs>::products, finish_groups * 32, 0, stream>>>(
-        operands.partial_sums, chunks, 1.0 / static_cast<double>(shape.rows), operands.moments);
+    launch_kernel({dim3(chunks), piece_warps * 32, stream, moments_shared_bytes},
+                  second_moments_kernel<T, inputs>, operands, shape.rows, Count(shape.rows));
+    launch_kernel({MomentsTeam<inputs>::products, finish_groups * 32, stream},
+                  finish_moments_kernel<inputs>, operands.partial_sums, chunks,
+                  1.0 / static_cast<double>(shape.rows), operands.moments);
   });
-  NM_CHECK_LAUNCH();
 }
 
 }  // namespace nearmetal::cuda
