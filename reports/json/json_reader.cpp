@@ -126,10 +126,10 @@ void Reader::take(const Field& field) {
 }
 
 void Reader::take_maybe(const Field& field) {
-  if (!reasons_) {
+  const Document& found = member(field.key);
+  if (!reasons_ && (found.is_null() || object_.contains("unknown"))) {
     read_texts(member("unknown"), Place{&place_, "unknown", {}}, reasons_.emplace());
   }
-  const Document& found = member(field.key);
   if (found.is_null()) field.type.reason(field.value) = reason(field.key);
   read(found, Place{&place_, field.key, {}}, *field.type.element, field.type.within(field.value),
        field.check);

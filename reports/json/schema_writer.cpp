@@ -68,7 +68,9 @@ Json of_texts(const Form& form) {
 Json needs_reason(const std::string& key) {
   const Json names = Json::array({key});
   return {{"if", {{"required", names}, {"properties", {{key, of_type("null")}}}}},
-          {"then", {{"properties", {{"unknown", {{"required", names}}}}}}}};
+          {"then",
+           {{"required", Json::array({"unknown"})},
+            {"properties", {{"unknown", {{"required", names}}}}}}}};
 }
 
 // `indent`: of the line on which it begins; `begun`: how long that line is already.
@@ -166,7 +168,7 @@ void SchemaWriter::put(const char* key, const Json& schema, const char* about) {
 
 Json SchemaWriter::take_object() {
   const bool has_unknown = !conditions_.empty();
-  if (has_unknown) put("unknown", of_texts(any_text), "");
+  if (has_unknown) properties_["unknown"] = of_texts(any_text);
   Json object = described(about_, of_type("object"));
   if (!required_.empty()) object["required"] = required_;
   if (strict_) object["additionalProperties"] = false;

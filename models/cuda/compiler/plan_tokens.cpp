@@ -163,6 +163,7 @@ void forward_classifier(Planner& p, int linear) {
 }
 
 void forward_token_linear(Planner& p, int linear) {
+  if (p.graph.are_logits(linear)) return forward_classifier(p, linear);
   const Node& node = p.node(linear);
   const LinearShape shape = p.shapes.linear(linear);
   require_packs(node, shape);

@@ -1,6 +1,7 @@
 #include "models/cuda/compiler/planner.h"
 
 #include <algorithm>
+#include <array>
 #include <stdexcept>
 
 #include "models/cuda/compiler/plan_cudnn.h"
@@ -12,89 +13,65 @@
 namespace nearmetal::cuda {
 namespace {
 
-const char* suffix_of(Part part) {
-  switch (part) {
-    case Part::value:
-      return "";
-    case Part::sums:
-      return " sums";
-    case Part::mask:
-      return " mask";
-    case Part::winner:
-      return " winners";
-    case Part::winner_x:
-      return " winning x";
-    case Part::statistics:
-      return " statistics";
-    case Part::log_sums:
-      return " log sums";
-    case Part::probabilities:
-      return " probabilities";
-    case Part::reserve:
-      return " reserve";
-    case Part::mean:
-      return " input mean";
-    case Part::central:
-      return " input moments";
-    case Part::product:
-      return " weights x moments";
-    case Part::scaled_weights:
-      return " scaled weights";
-  }
-  throw std::logic_error("unnamed Part");
+void require_one_convolution(Planner& p, int input) {
+  if (p.graph.is(p.graph.sole_consumer(input), OpKind::conv)) return;
+  unsupported(p.node(input), "one convolution must read the image, and nothing else");
 }
 
+// The value that a stage received is the input.
+void forward_boundary(Planner& p, int boundary) {
+  if (boundary > 0) p.set_value(boundary, p.value(p.node(boundary).inputs[0]));
+}
+
+void backward_boundary(Planner& p, int boundary) {
+  if (boundary == 0) return;
+  p.add_gradient(p.node(boundary).inputs[0], {p.ops.received_gradient});
+}
+
+// How a kind of node is planned that no pattern takes. Null: there is nothing to do.
+struct Rule {
+  OpKind op;
+  void (*forward)(Planner& p, int node) = nullptr;
+  void (*backward)(Planner& p, int node) = nullptr;
+};
+
+const Rule& rule_of(OpKind op) {
+  static constexpr std::array rules = {
+      Rule{OpKind::input, require_one_convolution},
+      Rule{OpKind::token_ids},
+      Rule{OpKind::embedding, forward_embedding, backward_embedding},
+      Rule{OpKind::conv, forward_convolution, backward_convolution},
+      Rule{OpKind::batch_norm, forward_plain_norm, backward_plain_norm},
+      Rule{OpKind::layer_norm, forward_layer_norm, backward_layer_norm},
+      Rule{OpKind::relu},  // always of a pattern, as are the next and max pooling
+      Rule{OpKind::gelu},
+      Rule{OpKind::add, forward_add, backward_add},
+      Rule{OpKind::token_linear, forward_token_linear, backward_linear},
+      Rule{OpKind::attention, forward_attention, backward_attention},
+      Rule{OpKind::class_token, forward_class_token, backward_class_token},
+      Rule{OpKind::positions, forward_positions, backward_positions},
+      Rule{OpKind::select_token, forward_select_token, backward_select_token},
+      Rule{OpKind::max_pool},
+      Rule{OpKind::global_average_pool, forward_average_pool, backward_average_pool},
+      Rule{OpKind::linear, forward_classifier, backward_linear},
+      Rule{OpKind::softmax_cross_entropy, forward_loss},  // with its gradient
+      Rule{OpKind::span_loss, forward_loss},
+      Rule{OpKind::boundary, forward_boundary, backward_boundary},
+  };
+  static_assert(rules.size() == names_of(OpKind{}).size());
+  return *std::ranges::find(rules, op, &Rule::op);
+}
+
+// A product runs before the pattern that begins with its bias.
 void forward(Planner& p, int i) {
-  const Node& node = p.node(i);
   if (p.patterns.is_inside(i)) return;  // the end of its pattern computes it
   if (p.by_cudnn() && forward_by_cudnn(p, i)) return;
-  switch (node.op) {
-    case OpKind::input:
-      if (!p.graph.is(p.graph.sole_consumer(i), OpKind::conv)) {
-        unsupported(node, "one convolution must read the image, and nothing else");
-      }
-      return;
-    case OpKind::token_ids:
-      return;
-    case OpKind::conv:
-      return forward_convolution(p, i);
-    case OpKind::batch_norm:
-      return forward_plain_norm(p, i);
-    case OpKind::add:
-      return forward_add(p, i);
-    case OpKind::relu:
-    case OpKind::max_pool:
-      if (const NormPattern* pattern = p.patterns.norm(i)) return forward_norm(p, *pattern);
-      return forward_activation(p, *p.patterns.activation(i));
-    case OpKind::gelu:
-      return forward_activation(p, *p.patterns.activation(i));
-    case OpKind::global_average_pool:
-      return forward_average_pool(p, i);
-    case OpKind::linear:
-      forward_classifier(p, i);
-      if (const auto* pattern = p.patterns.activation(i)) forward_activation(p, *pattern);
-      return;
-    case OpKind::token_linear:
-      return p.graph.are_logits(i) ? forward_classifier(p, i) : forward_token_linear(p, i);
-    case OpKind::layer_norm:
-      return forward_layer_norm(p, i);
-    case OpKind::attention:
-      return forward_attention(p, i);
-    case OpKind::class_token:
-      return forward_class_token(p, i);
-    case OpKind::positions:
-      return forward_positions(p, i);
-    case OpKind::select_token:
-      return forward_select_token(p, i);
-    case OpKind::embedding:
-      return forward_embedding(p, i);
-    case OpKind::span_loss:
-    case OpKind::softmax_cross_entropy:
-      return forward_loss(p, i);
-    case OpKind::boundary:
-      if (i > 0) p.set_value(i, p.value(node.inputs[0]));
-      return;  // the received value is the input
-  }
+  if (const NormPattern* pattern = p.patterns.norm(i)) return forward_norm(p, *pattern);
+  const Rule& rule = rule_of(p.node(i).op);
+  if (rule.forward != nullptr) rule.forward(p, i);
+  const ActivationPattern* pattern = p.patterns.activation(i);
+  const bool is_planned = p.graph.is(i, OpKind::conv) || p.graph.is(i, OpKind::token_linear);
+  if (pattern != nullptr && !is_planned) forward_activation(p, *pattern);
 }
 
 void backward(Planner& p, int i) {
@@ -102,36 +79,8 @@ void backward(Planner& p, int i) {
   if (p.by_cudnn() && backward_by_cudnn(p, i)) return;
   if (const NormPattern* pattern = p.patterns.norm(i)) return backward_norm(p, *pattern);
   if (const ActivationPattern* pattern = p.patterns.activation(i)) backward_activation(p, *pattern);
-  switch (p.node(i).op) {
-    case OpKind::linear:
-    case OpKind::token_linear:
-      return backward_linear(p, i);
-    case OpKind::layer_norm:
-      return backward_layer_norm(p, i);
-    case OpKind::embedding:
-      return backward_embedding(p, i);
-    case OpKind::attention:
-      return backward_attention(p, i);
-    case OpKind::class_token:
-      return backward_class_token(p, i);
-    case OpKind::positions:
-      return backward_positions(p, i);
-    case OpKind::select_token:
-      return backward_select_token(p, i);
-    case OpKind::global_average_pool:
-      return backward_average_pool(p, i);
-    case OpKind::batch_norm:
-      return backward_plain_norm(p, i);
-    case OpKind::add:
-      return backward_add(p, i);
-    case OpKind::conv:
-      return backward_convolution(p, i);
-    case OpKind::boundary:
-      if (i > 0) p.add_gradient(p.node(i).inputs[0], {p.ops.received_gradient});
-      return;
-    default:
-      return;
-  }
+  const Rule& rule = rule_of(p.node(i).op);
+  if (rule.backward != nullptr) rule.backward(p, i);
 }
 
 }  // namespace
@@ -152,7 +101,7 @@ ValueId Planner::new_value(const std::string& name, int64_t bytes, Content conte
 }
 
 ValueId Planner::leave(int node, Part part, int64_t bytes, Content content) {
-  const ValueId value = new_value(graph.node(node).name + suffix_of(part), bytes, content);
+  const ValueId value = new_value(graph.node(node).name + to_string(part), bytes, content);
   if (part == Part::value || part == Part::mask) ops.values[value].node = node;
   return left[{node, part}] = value;
 }

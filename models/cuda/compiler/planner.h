@@ -1,6 +1,7 @@
 // From a graph to the ops of one micro-batch: the first pass of the compiler.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <map>
@@ -8,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/names.h"
 #include "models/cuda/compiler/choices.h"
 #include "models/cuda/compiler/fused_op.h"
 #include "models/cuda/compiler/node_shapes.h"
@@ -29,22 +31,40 @@ Ops plan_ops(const Graph& graph, const ProgramOptions& options, const LoweringCh
 
 [[noreturn]] void unsupported(const Node& node, const std::string& reason);
 
-/// What the ops of a node leave.
+/// What the ops of a node leave. Sums are of a convolution's output by channel, a mask is that of
+/// the ReLU of a sum, statistics and log sums are of rows, the reserve is cuDNN's; the last four
+/// are of a convolution whose batch norm is computed by second moments of its input.
 enum class Part {
   value,
-  sums,    // of a convolution's output
-  mask,    // of the ReLU of a sum
-  winner,  // of pooling
+  sums,
+  mask,
+  winner,
   winner_x,
-  statistics,  // of a layer norm's rows
-  log_sums,    // of attention's rows
+  statistics,
+  log_sums,
   probabilities,
-  reserve,  // of cuDNN's
-  mean,     // of a convolution's input, where its batch norm is computed by second moments
+  reserve,
+  mean,
   central,
   product,
   scaled_weights,
 };
+/// Behind the name of the node.
+constexpr auto names_of(Part) {
+  return std::array{"",
+                    " sums",
+                    " mask",
+                    " winners",
+                    " winning x",
+                    " statistics",
+                    " log sums",
+                    " probabilities",
+                    " reserve",
+                    " input mean",
+                    " input moments",
+                    " weights x moments",
+                    " scaled weights"};
+}
 
 /// The form in which the gradient of a node lies there, or what remains to be done to it by the
 /// kernel that reads it.
