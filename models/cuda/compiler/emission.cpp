@@ -31,9 +31,8 @@ ConvolutionCall convolution_call(const Bound& bound) {
 
 AttentionCall attention_call(const Bound& bound) {
   const auto at = [&](Role role) { return bound.tensors[static_cast<size_t>(role)]; };
-  return {*bound.op.attention,      at(Role::packed), at(Role::y),
-          at(Role::log_sums),       at(Role::dy),     at(Role::dots),
-          at(Role::packed_gradient)};
+  return {*bound.op.attention, at(Role::x),       at(Role::y), at(Role::statistics),
+          at(Role::dy),        at(Role::scratch), at(Role::dx)};
 }
 
 }  // namespace

@@ -56,24 +56,23 @@ Launch attention_product(const Bound& b) {
           const auto matrix = [&](Role role, const HeadMatrices& m, int64_t step, int64_t element) {
             return b.as<char>(role) + (m.first + call * step) * element;
           };
-          made.launch({matrix(a, product.a, calls.a_step, size),
-                       matrix(Role::b, product.b, calls.b_step, size),
-                       matrix(d, product.d, calls.d_step, result_size)},
+          made.launch({matrix(x, product.a, calls.a_step, size),
+                       matrix(residual, product.b, calls.b_step, size),
+                       matrix(y, product.d, calls.d_step, result_size)},
                       b.resources.workspace, stream);
         }
       });
 }
 
 void attention(const Bound& b, cudaStream_t stream) {
-  launch_attention(b.precision(), b.op.attention->extent, {b[packed], b[y], b.as<float>(log_sums)},
+  launch_attention(b.precision(), b.op.attention->extent, {b[x], b[y], b.as<float>(statistics)},
                    stream);
 }
 
 void attention_gradient(const Bound& b, cudaStream_t stream) {
   launch_attention_backward(
       b.precision(), b.op.attention->extent,
-      {b[packed], b[y], b[dy], b.as<const float>(log_sums), b.as<float>(dots), b[packed_gradient]},
-      stream);
+      {b[x], b[y], b[dy], b.as<const float>(statistics), b.as<float>(scratch), b[dx]}, stream);
 }
 
 float score_factor(const AttentionExtent& extent) {

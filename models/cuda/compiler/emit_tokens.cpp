@@ -60,11 +60,11 @@ void layer_norm(const Bound& b, cudaStream_t stream) {
 }
 
 void layer_norm_gradient(const Bound& b, cudaStream_t stream) {
-  launch_layer_norm_backward(
-      b.precision(),
-      {b[x], b[dy], b[dy_second], b[other], b.value(b.parameter(0)), b.as<const float>(statistics),
-       b[dx], b.op.layer_norms.front().bias_before >= 0, b.as<float>(sums)},
-      b.extent(), b.multiprocessors(), stream);
+  launch_layer_norm_backward(b.precision(),
+                             {b[x], b[dy], b[dy_second], b[residual], b.value(b.parameter(0)),
+                              b.as<const float>(statistics), b[dx],
+                              b.op.layer_norms.front().bias_before >= 0, b.as<float>(sums)},
+                             b.extent(), b.multiprocessors(), stream);
 }
 
 void layer_norm_sums(const Bound& b, cudaStream_t stream) {
@@ -126,12 +126,12 @@ void embedding(const Bound& b, cudaStream_t stream) {
 
 void places_gradient(const Bound& b, cudaStream_t stream) {
   launch_places_gradient(b.precision(), b.shapes.tokens(b.op.node), rows_of_table(b, 1), b[dy],
-                         b.as<float>(place_sums), b.matrix_gradient(b.parameter(1)), stream);
+                         b.as<float>(sums), b.matrix_gradient(b.parameter(1)), stream);
 }
 
 void types_gradient(const Bound& b, cudaStream_t stream) {
   launch_types_gradient(b.precision(), b.shapes.tokens(b.op.node), rows_of_table(b, 2),
-                        b.as<const float>(place_sums), b.matrix_gradient(b.parameter(2)), stream);
+                        b.as<const float>(sums), b.matrix_gradient(b.parameter(2)), stream);
 }
 
 void words_gradient(const Bound& b, cudaStream_t stream) {

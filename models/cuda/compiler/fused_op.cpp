@@ -1,7 +1,5 @@
 #include "models/cuda/compiler/fused_op.h"
 
-#include <algorithm>
-
 #include "models/cuda/compiler/emission.h"
 
 namespace nearmetal::cuda {
@@ -20,11 +18,6 @@ std::string operands_text(const FusedOp& op, const Ops& ops, bool written) {
 }
 
 }  // namespace
-
-ValueId FusedOp::at(Role role) const {
-  const auto found = std::ranges::find(operands, role, &Operand::role);
-  return found == operands.end() ? no_value : found->value;
-}
 
 std::string text_of(const FusedOp& op, const Ops& ops) {
   std::string text = std::string(to_string(op.phase)) + " " + name_of(op.kind) + " [" + op.name +

@@ -121,54 +121,16 @@ enum class Role {
   matrix,
   vector,
   largest,
-  other,
-  packed,
-  packed_gradient,
-  log_sums,
-  dots,
-  a,
-  b,
-  d,
   reserve,
-  place_sums,
   scratch,
 };
 inline constexpr int role_count = static_cast<int>(Role::scratch) + 1;
 constexpr auto names_of(Role) {
-  return std::array{"x",
-                    "y",
-                    "sums",
-                    "residual",
-                    "residual_sums",
-                    "mask",
-                    "winner",
-                    "winner_x",
-                    "dy",
-                    "dy_second",
-                    "dz",
-                    "dx",
-                    "dx_second",
-                    "residual_x",
-                    "residual_dx",
-                    "weights",
-                    "statistics",
-                    "mean",
-                    "central",
-                    "product",
-                    "matrix",
-                    "vector",
-                    "largest",
-                    "other",
-                    "packed",
-                    "packed_gradient",
-                    "log_sums",
-                    "dots",
-                    "a",
-                    "b",
-                    "d",
-                    "reserve",
-                    "place_sums",
-                    "scratch"};
+  return std::array{"x",       "y",          "sums",      "residual",   "residual_sums",
+                    "mask",    "winner",     "winner_x",  "dy",         "dy_second",
+                    "dz",      "dx",         "dx_second", "residual_x", "residual_dx",
+                    "weights", "statistics", "mean",      "central",    "product",
+                    "matrix",  "vector",     "largest",   "reserve",    "scratch"};
 }
 
 enum class Access { read, write, update };
@@ -214,8 +176,6 @@ struct FusedOp {
   bool by_library = false;  // attention of cuDNN's
   std::optional<AttentionProduct> product{};
   std::vector<LayerNormGradients> layer_norms{};  // of layer_norm_sums, as its operands
-
-  ValueId at(Role role) const;  // no_value where there is none
 };
 
 /// The ops of one micro-batch.
@@ -223,7 +183,6 @@ struct Ops {
   std::vector<Value> values;
   std::vector<FusedOp> forward, backward;
   std::vector<FusedOp> ends;  // what remains of a backward pass: nothing else waits for it
-  int forward_values = 0;     // those before are the forward pass's
   // Values that come from elsewhere: images or what a stage received, and what it got back.
   ValueId input = no_value, received_gradient = no_value;
   ValueId output = no_value;          // of the last node

@@ -75,7 +75,7 @@ AttentionKernel attention_kernel(const Planner& p, const AttentionProblem& probl
 void add_attention_product(Planner& p, Phase phase, int attention, const AttentionProduct& product,
                            ValueId a, ValueId b, ValueId d) {
   FusedOp& op = p.add(FusedKind::attention_product, phase, p.node(attention).name, attention,
-                      {reads(Role::a, a), reads(Role::b, b), writes(Role::d, d)});
+                      {reads(Role::x, a), reads(Role::residual, b), writes(Role::y, d)});
   op.product = product;
   // Its two products forward are alike, and so are the four backward.
   op.flops = p.shapes.forward_flops(attention) / 2;
@@ -269,7 +269,7 @@ void backward_layer_norm(Planner& p, int norm) {
   FusedOp& op =
       p.add(FusedKind::layer_norm_gradient, Phase::backward, name, norm,
             {reads(Role::x, p.value(input)), reads(Role::dy, dy), reads(Role::dy_second, dy_second),
-             reads(Role::statistics, p.find(norm, Part::statistics)), reads(Role::other, other),
+             reads(Role::statistics, p.find(norm, Part::statistics)), reads(Role::residual, other),
              writes(Role::dx, dx), writes(Role::sums, partial_sums)});
   op.layer_norms = {sums};
 }
@@ -332,7 +332,7 @@ void forward_attention(Planner& p, int attention) {
   }
   FusedOp& op =
       p.add(FusedKind::attention, Phase::forward, node.name, attention,
-            {reads(Role::packed, packed), writes(Role::y, y), writes(Role::log_sums, log_sums)});
+            {reads(Role::x, packed), writes(Role::y, y), writes(Role::statistics, log_sums)});
   op.attention = problem;
   op.by_library = chosen == AttentionKernel::cudnn;
   op.flops = p.shapes.forward_flops(attention);
@@ -350,9 +350,9 @@ void backward_attention(Planner& p, int attention) {
   const ValueId dots = p.new_value(node.name + " dots", problem.extent.rows() * 4);
   FusedOp& op =
       p.add(FusedKind::attention_gradient, Phase::backward, node.name, attention,
-            {reads(Role::packed, packed), reads(Role::y, p.value(attention)), reads(Role::dy, dy),
-             reads(Role::log_sums, p.find(attention, Part::log_sums)), writes(Role::dots, dots),
-             writes(Role::packed_gradient, packed_gradient)});
+            {reads(Role::x, packed), reads(Role::y, p.value(attention)), reads(Role::dy, dy),
+             reads(Role::statistics, p.find(attention, Part::log_sums)),
+             writes(Role::scratch, dots), writes(Role::dx, packed_gradient)});
   op.attention = problem;
   op.by_library = chosen == AttentionKernel::cudnn;
   op.flops = 2 * p.shapes.forward_flops(attention);
@@ -421,10 +421,10 @@ void backward_embedding(Planner& p, int embedding) {
   const ValueId place_sums =
       p.new_value(node.name + " sums of places", extent.sample_elements() * float_bytes);
   p.add(FusedKind::places_gradient, Phase::backward, node.name, embedding,
-        {reads(Role::dy, dy), writes(Role::place_sums, place_sums)})
+        {reads(Role::dy, dy), writes(Role::sums, place_sums)})
       .gradients = {node.parameters[1]};
   p.add(FusedKind::types_gradient, Phase::backward, node.name, embedding,
-        {reads(Role::place_sums, place_sums)})
+        {reads(Role::sums, place_sums)})
       .gradients = {node.parameters[2]};
   const ValueId sorted = p.new_value(node.name + " sorted tokens", sorted_bytes(extent));
   FusedOp& words = p.add(FusedKind::words_gradient, Phase::backward, node.name, embedding,

@@ -194,7 +194,6 @@ Ops plan_ops(const Graph& graph, const ProgramOptions& options, const LoweringCh
                           Content::numbers);
   }
   for (int i = 0; i <= last; ++i) forward(p, i);
-  p.ops.forward_values = static_cast<int>(p.ops.values.size());
   p.ops.output = p.find(last, Part::value);
   if (options.forward_only) return std::move(p.ops);
   if (graph.sends()) p.ops.received_gradient = p.new_gradient(last, " by the stage behind");

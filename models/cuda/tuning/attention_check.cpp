@@ -1,5 +1,7 @@
 #include "models/cuda/tuning/attention_check.h"
 
+#include "models/cuda/tuning/trial_values.h"
+
 namespace nearmetal::cuda {
 namespace {
 
@@ -37,22 +39,17 @@ AttentionError check_attention(const AttentionProblem& problem, const AttentionO
 
   const bool backward = problem.op == AttentionOp::backward;
   const int64_t elements = (backward ? 3 : 1) * extent.batch * extent.tokens * extent.features();
-  const int64_t not_finite =
-      count_faults(problem.precision, backward ? operands.packed_gradient : operands.y, nullptr,
-                   elements, stream);
+  const int64_t faults = not_finite(
+      problem.precision, backward ? operands.packed_gradient : operands.y, elements, stream);
   AttentionError error{.worst = {}, .passes = true};
   const std::vector<AttentionPart> parts =
       backward ? std::vector{q_part, k_part, v_part} : std::vector{y_part, log_sum_part};
   for (const AttentionPart part : parts) {
-    const CheckResult result = errors_of(samples, part, extent.head_features).result(not_finite);
+    const CheckResult result = errors_of(samples, part, extent.head_features).result(faults);
     error.passes = result.within(allowed_error(problem.precision, part)) && error.passes;
     if (!(result.relative_error <= error.worst.relative_error)) error.worst = result;
   }
   return error;
-}
-
-bool are_equal(const void* first, const void* second, int64_t elements, cudaStream_t stream) {
-  return count_faults(Precision::fp16, first, second, elements, stream) == 0;
 }
 
 }  // namespace nearmetal::cuda

@@ -19,7 +19,4 @@ struct AttentionError {
 AttentionError check_attention(const AttentionProblem& problem, const AttentionOperands& operands,
                                cudaStream_t stream);
 
-/// Whether two results of 16 bits are equal bit by bit.
-bool are_equal(const void* first, const void* second, int64_t elements, cudaStream_t stream);
-
 }  // namespace nearmetal::cuda

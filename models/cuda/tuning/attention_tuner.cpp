@@ -5,6 +5,7 @@
 
 #include "models/cuda/compiler/lowering.h"
 #include "models/cuda/tuning/attention_check.h"
+#include "models/cuda/tuning/trial_values.h"
 #include "models/cuda/tuning/tuner.h"
 
 namespace nearmetal::cuda {
@@ -51,7 +52,7 @@ class Tuner::AttentionBuffers {
     }
   }
   bool are_results_equal(cudaStream_t stream) const {
-    return are_equal(result(), again_.get(), result_elements_, stream);
+    return have_equal_bits(result(), again_.get(), result_elements_ * element_bytes_, stream);
   }
   void* workspace() const { return workspace_.get(); }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "models/cuda/tuning/trial_values.h"
+
 namespace nearmetal::cuda {
 
 bool CheckResult::passes(const ConvolutionProblem& problem) const {
@@ -39,18 +41,6 @@ CheckResult SampleErrors::result(int64_t not_finite) const {
   return result;
 }
 
-int64_t count_faults(Precision precision, const void* values, const void* other, int64_t count,
-                     cudaStream_t stream) {
-  unsigned long long total = 0;
-  const DeviceMemory on_device = allocate_device(sizeof(total));
-  NM_CALL(cudaMemsetAsync(on_device.get(), 0, sizeof(total), stream));
-  launch_count_faults(precision, values, other, count,
-                      static_cast<unsigned long long*>(on_device.get()), stream);
-  NM_CALL(cudaMemcpyAsync(&total, on_device.get(), sizeof(total), cudaMemcpyDeviceToHost, stream));
-  NM_CALL(cudaStreamSynchronize(stream));
-  return static_cast<int64_t>(total);
-}
-
 std::vector<Sample> read_samples(const DeviceMemory& samples, int64_t count, cudaStream_t stream) {
   std::vector<Sample> read(count);
   NM_CALL(cudaMemcpyAsync(read.data(), samples.get(), count * sizeof(Sample),
@@ -72,7 +62,7 @@ CheckResult check_convolution(const ConvolutionProblem& problem,
                              static_cast<Sample*>(on_device.get()), stream);
   SampleErrors errors;
   for (const Sample& sample : read_samples(on_device, samples, stream)) errors.add(sample);
-  return errors.result(count_faults(problem.precision, result, nullptr, outputs, stream));
+  return errors.result(not_finite(problem.precision, result, outputs, stream));
 }
 
 }  // namespace nearmetal::cuda

@@ -33,11 +33,6 @@ class SampleErrors {
   int64_t count_ = 0;
 };
 
-/// How many of `count` values are not finite, or, where `other` is not null, differ from its values
-/// in bits.
-int64_t count_faults(Precision precision, const void* values, const void* other, int64_t count,
-                     cudaStream_t stream);
-
 /// `count` samples that kernels have left on the device, once `stream` has run them.
 std::vector<Sample> read_samples(const DeviceMemory& samples, int64_t count, cudaStream_t stream);
 

@@ -158,7 +158,7 @@ std::optional<Decider::Place> Decider::find_place(const Decision& decision,
   std::optional<Place> first;
   for (const int conv : decision.convs) {
     std::optional<Place> place = place_of(decision, reference, implementation, conv);
-    if (place && joins(*place)) return place;
+    if (place && (decision.kind != DecisionKind::fused_backward || joins(*place))) return place;
     if (place && !first) first = std::move(place);
   }
   return first ? std::move(first) : place_of(decision, reference, implementation, -1);
@@ -223,17 +223,16 @@ LoweringChoices Decider::timed(const Decision& decision, const LoweringChoices& 
 
 LoweringChoices decide(const Graph& graph, const ProgramOptions& options,
                        const LoweringChoices& of_chip, Tuner& tuner, const WatchTrial& watch) {
+  tuner.choose(distinct_attention(graph, options));
   Decider decider(graph, options, tuner, watch);
   std::vector<LoweringChoices> forms;
   for (const StemForm form : forms_of(graph, options.precision)) {
     LoweringChoices choices = of_chip;
     choices.stem = form;
+    choices.attention = tuner.attention_choices();
     forms.push_back(decider.decide_in_form(choices));
   }
-  LoweringChoices best = decider.best_form(forms);
-  tuner.choose(distinct_attention(graph, options));
-  best.attention = tuner.attention_choices();
-  return best;
+  return decider.best_form(forms);
 }
 
 }  // namespace nearmetal::cuda

@@ -38,9 +38,4 @@ void launch_attention_samples(Precision precision, AttentionOp op, const Attenti
                               const AttentionOperands& operands, double* weights, Sample* samples,
                               cudaStream_t stream);
 
-/// Adds to `total` how many of `count` values are not finite, or, where `other` is not null, differ
-/// from its values in bits.
-void launch_count_faults(Precision precision, const void* values, const void* other, int64_t count,
-                         unsigned long long* total, cudaStream_t stream);
-
 }  // namespace nearmetal::cuda

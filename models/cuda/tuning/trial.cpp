@@ -267,34 +267,17 @@ double Trial::seconds() {
 }
 
 Trial::Error Trial::error(Pass pass, const Trial& reference) const {
-  const Results& results = results_[static_cast<size_t>(pass)];
   const Results& expected = reference.results_[static_cast<size_t>(pass)];
-  std::vector<std::pair<std::string, Result>> compared;
-  for (const auto& [name, result] : results) {
-    if (expected.contains(name)) compared.emplace_back(name, result);
-  }
-  const auto bytes = static_cast<int64_t>(compared.size() * sizeof(Difference));
-  if (bytes == 0) return {};
-  const DeviceMemory totals = allocate_device(bytes);
-  NM_CALL(cudaMemsetAsync(totals.get(), 0, bytes, source_.device.stream));
-  auto* total = static_cast<Difference*>(totals.get());
-  for (const auto& [name, result] : compared) {
-    launch_difference(result.content, result.precision, expected.at(name).data, result.data,
-                      result.bytes, total++, source_.device.stream);
-  }
-  std::vector<Difference> found(compared.size());
-  NM_CALL(cudaMemcpyAsync(found.data(), totals.get(), bytes, cudaMemcpyDeviceToHost,
-                          source_.device.stream));
-  NM_CALL(cudaStreamSynchronize(source_.device.stream));
   Error worst;
-  for (size_t i = 0; i < found.size(); ++i) {
-    const auto& [name, result] = compared[i];
+  for (const auto& [name, result] : results_[static_cast<size_t>(pass)]) {
+    const auto found = expected.find(name);
+    if (found == expected.end()) continue;
+    const Difference of = difference_between(result.content, result.precision, found->second.data,
+                                             result.data, result.bytes, source_.device.stream);
     const bool of_bytes = result.content == Content::mask || result.content == Content::winners;
-    const double ratio = found[i].squares / found[i].reference_squares;
-    double relative = of_bytes ? ratio : std::sqrt(ratio);
-    if (found[i].squares == 0) relative = 0;
-    if (found[i].not_finite > 0) relative = std::numeric_limits<double>::max();
-    const Error error{relative, result.allowed, name};
+    const double ratio = of.squares == 0 ? 0 : of.squares / of.reference_squares;
+    Error error{of_bytes ? ratio : std::sqrt(ratio), result.allowed, name};
+    if (of.not_finite > 0) error.relative = std::numeric_limits<double>::max();
     if (error.share() > worst.share()) worst = error;
   }
   return worst;
