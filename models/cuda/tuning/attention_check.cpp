@@ -1,7 +1,5 @@
 #include "models/cuda/tuning/attention_check.h"
 
-#include "models/cuda/tuning/trial_values.h"
-
 namespace nearmetal::cuda {
 namespace {
 

@@ -5,7 +5,6 @@
 
 #include "models/cuda/compiler/lowering.h"
 #include "models/cuda/tuning/attention_check.h"
-#include "models/cuda/tuning/trial_values.h"
 #include "models/cuda/tuning/tuner.h"
 
 namespace nearmetal::cuda {

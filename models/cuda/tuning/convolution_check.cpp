@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "models/cuda/tuning/trial_values.h"
-
 namespace nearmetal::cuda {
 
 bool CheckResult::passes(const ConvolutionProblem& problem) const {
@@ -39,6 +37,30 @@ CheckResult SampleErrors::result(int64_t not_finite) const {
   result.largest_error = largest_ / std::sqrt(exact_squares_ / static_cast<double>(count_));
   result.not_finite = not_finite;
   return result;
+}
+
+Difference difference_between(Content content, Precision precision, const void* reference,
+                              const void* other, int64_t bytes, cudaStream_t stream) {
+  Difference total;
+  const DeviceMemory on_device = allocate_device(sizeof(total));
+  auto* sums = static_cast<Difference*>(on_device.get());
+  NM_CALL(cudaMemsetAsync(sums, 0, sizeof(total), stream));
+  launch_difference(content, precision, reference, other, bytes, sums, stream);
+  NM_CALL(cudaMemcpyAsync(&total, sums, sizeof(total), cudaMemcpyDeviceToHost, stream));
+  NM_CALL(cudaStreamSynchronize(stream));
+  return total;
+}
+
+int64_t not_finite(Precision precision, const void* values, int64_t count, cudaStream_t stream) {
+  const int64_t bytes = count * element_bytes(precision);
+  return static_cast<int64_t>(
+      difference_between(Content::numbers, precision, values, values, bytes, stream).not_finite);
+}
+
+bool have_equal_bits(const void* first, const void* second, int64_t bytes, cudaStream_t stream) {
+  // Byte by byte.
+  return difference_between(Content::winners, Precision::fp32, first, second, bytes, stream)
+             .squares == 0;
 }
 
 std::vector<Sample> read_samples(const DeviceMemory& samples, int64_t count, cudaStream_t stream) {

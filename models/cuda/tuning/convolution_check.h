@@ -6,6 +6,7 @@
 #include "models/cuda/device/check.h"
 #include "models/cuda/libraries/convolution.h"
 #include "models/cuda/tuning/samples.h"
+#include "models/cuda/tuning/trial_values.h"
 
 namespace nearmetal::cuda {
 
@@ -32,6 +33,13 @@ class SampleErrors {
   double exact_squares_ = 0, error_squares_ = 0, largest_ = 0;
   int64_t count_ = 0;
 };
+
+/// Waits for the stream.
+Difference difference_between(Content content, Precision precision, const void* reference,
+                              const void* other, int64_t bytes, cudaStream_t stream);
+/// How many of the values are not finite.
+int64_t not_finite(Precision precision, const void* values, int64_t count, cudaStream_t stream);
+bool have_equal_bits(const void* first, const void* second, int64_t bytes, cudaStream_t stream);
 
 /// `count` samples that kernels have left on the device, once `stream` has run them.
 std::vector<Sample> read_samples(const DeviceMemory& samples, int64_t count, cudaStream_t stream);

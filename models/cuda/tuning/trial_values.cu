@@ -1,4 +1,4 @@
-#include "models/cuda/device/check.h"
+#include "models/cuda/device/call.h"
 #include "models/cuda/kernels/pack.h"
 #include "models/cuda/tuning/trial_values.h"
 
@@ -126,39 +126,20 @@ void launch_fill(const TrialValues& values, void* memory, int64_t bytes, cudaStr
   NM_CHECK_LAUNCH();
 }
 
-Difference difference_between(Content content, Precision precision, const void* reference,
-                              const void* other, int64_t bytes, cudaStream_t stream) {
-  Difference total;
-  const DeviceMemory on_device = allocate_device(sizeof(total));
-  auto* sums = static_cast<Difference*>(on_device.get());
-  NM_CALL(cudaMemsetAsync(sums, 0, sizeof(total), stream));
+void launch_difference(Content content, Precision precision, const void* reference,
+                       const void* other, int64_t bytes, Difference* total, cudaStream_t stream) {
   if (content == Content::mask || content == Content::winners) {
     difference_of_bytes<<<blocks, threads, 0, stream>>>(static_cast<const uint8_t*>(reference),
                                                         static_cast<const uint8_t*>(other), bytes,
-                                                        content == Content::mask, sums);
+                                                        content == Content::mask, total);
   } else {
     with_element_type(precision, [&]<class T>() {
       difference_of_numbers<<<blocks, threads, 0, stream>>>(
           static_cast<const T*>(reference), static_cast<const T*>(other),
-          bytes / static_cast<int64_t>(sizeof(T)), sums);
+          bytes / static_cast<int64_t>(sizeof(T)), total);
     });
   }
   NM_CHECK_LAUNCH();
-  NM_CALL(cudaMemcpyAsync(&total, sums, sizeof(total), cudaMemcpyDeviceToHost, stream));
-  NM_CALL(cudaStreamSynchronize(stream));
-  return total;
-}
-
-int64_t not_finite(Precision precision, const void* values, int64_t count, cudaStream_t stream) {
-  const int64_t bytes = count * element_bytes(precision);
-  return static_cast<int64_t>(
-      difference_between(Content::numbers, precision, values, values, bytes, stream).not_finite);
-}
-
-bool have_equal_bits(const void* first, const void* second, int64_t bytes, cudaStream_t stream) {
-  // Byte by byte.
-  return difference_between(Content::winners, Precision::fp32, first, second, bytes, stream)
-             .squares == 0;
 }
 
 }  // namespace nearmetal::cuda

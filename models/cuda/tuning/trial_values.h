@@ -28,12 +28,8 @@ struct Difference {
   double squares = 0, reference_squares = 0;
   unsigned long long not_finite = 0;
 };
-/// Waits for the stream.
-Difference difference_between(Content content, Precision precision, const void* reference,
-                              const void* other, int64_t bytes, cudaStream_t stream);
-
-/// How many of the values are not.
-int64_t not_finite(Precision precision, const void* values, int64_t count, cudaStream_t stream);
-bool have_equal_bits(const void* first, const void* second, int64_t bytes, cudaStream_t stream);
+/// Adds to `total`, on the device.
+void launch_difference(Content content, Precision precision, const void* reference,
+                       const void* other, int64_t bytes, Difference* total, cudaStream_t stream);
 
 }  // namespace nearmetal::cuda
