@@ -9,9 +9,6 @@
 namespace nearmetal::cuda {
 namespace {
 
-// Reads a tensor once where it can, which wants NHWC and training.
-constexpr cudnnBatchNormMode_t norm_mode = CUDNN_BATCHNORM_SPATIAL_PERSISTENT;
-
 // The descriptor of scale, bias and statistics: one fp32 per channel.
 TensorDescriptor state_descriptor(cudnnTensorDescriptor_t x) {
   TensorDescriptor descriptor = NM_MAKE(TensorDescriptor, cudnnCreateTensorDescriptor);
@@ -80,29 +77,6 @@ NormLayer::NormLayer(cudnnHandle_t handle, Precision precision, const LayerShape
                                 " bytes of workspace, more than " +
                                 std::to_string(workspace_limit));
   }
-}
-
-void NormLayer::forward(cudnnHandle_t handle, const Forward& operands,
-                        const BatchNormState& state) const {
-  const cudnnTensorDescriptor_t x = tensor_.get();
-  NM_CALL(cudnnBatchNormalizationForwardTrainingEx(
-      handle, norm_mode, operations_, &computed, &discarded, x, operands.x,
-      operands.residual != nullptr ? x : nullptr, operands.residual, x, operands.y,
-      per_channel_.get(), state.scale, state.bias, batch_norm_momentum, state.running_mean,
-      state.running_variance, batch_norm_epsilon, state.mean, state.inverse_deviation,
-      activation_.get(), operands.workspace, forward_bytes_, operands.reserve, reserve_bytes_));
-}
-
-void NormLayer::backward(cudnnHandle_t handle, const Backward& operands,
-                         const BatchNormState& state) const {
-  const cudnnTensorDescriptor_t x = tensor_.get();
-  NM_CALL(cudnnBatchNormalizationBackwardEx(
-      handle, norm_mode, operations_, &computed, &discarded, &computed, &discarded, x, operands.x,
-      operands.y != nullptr ? x : nullptr, operands.y, x, operands.dy,
-      operands.residual_gradient != nullptr ? x : nullptr, operands.residual_gradient, x,
-      operands.dx, per_channel_.get(), state.scale, state.bias, state.scale_gradient,
-      state.bias_gradient, batch_norm_epsilon, state.mean, state.inverse_deviation,
-      activation_.get(), operands.workspace, backward_bytes_, operands.reserve, reserve_bytes_));
 }
 
 PoolLayer::PoolLayer(Precision precision, Pooling pooling, const PoolWindow& window,

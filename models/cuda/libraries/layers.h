@@ -39,6 +39,9 @@ enum class NormFusion { none, relu, residual_relu };
 /// Whether cuDNN has kernels for that: for fp16 alone.
 constexpr bool fuses_norms(Precision precision) { return precision == Precision::fp16; }
 
+/// Reads a tensor once where it can, which wants NHWC and training.
+inline constexpr cudnnBatchNormMode_t norm_mode = CUDNN_BATCHNORM_SPATIAL_PERSISTENT;
+
 /// Batch norm in training mode.
 class NormLayer {
  public:
@@ -58,7 +61,15 @@ class NormLayer {
     void* workspace;
   };
   /// Leaves mean, inverse deviation and the running statistics in `state`.
-  void forward(cudnnHandle_t handle, const Forward& operands, const BatchNormState& state) const;
+  void forward(cudnnHandle_t handle, const Forward& operands, const BatchNormState& state) const {
+    const cudnnTensorDescriptor_t x = tensor_.get();
+    NM_CALL(cudnnBatchNormalizationForwardTrainingEx(
+        handle, norm_mode, operations_, &computed, &discarded, x, operands.x,
+        operands.residual != nullptr ? x : nullptr, operands.residual, x, operands.y,
+        per_channel_.get(), state.scale, state.bias, batch_norm_momentum, state.running_mean,
+        state.running_variance, batch_norm_epsilon, state.mean, state.inverse_deviation,
+        activation_.get(), operands.workspace, forward_bytes_, operands.reserve, reserve_bytes_));
+  }
 
   struct Backward {
     const void* x;
@@ -70,7 +81,16 @@ class NormLayer {
     void* workspace;
   };
   /// Leaves the gradients of scale and bias in `state`, too.
-  void backward(cudnnHandle_t handle, const Backward& operands, const BatchNormState& state) const;
+  void backward(cudnnHandle_t handle, const Backward& operands, const BatchNormState& state) const {
+    const cudnnTensorDescriptor_t x = tensor_.get();
+    NM_CALL(cudnnBatchNormalizationBackwardEx(
+        handle, norm_mode, operations_, &computed, &discarded, &computed, &discarded, x, operands.x,
+        operands.y != nullptr ? x : nullptr, operands.y, x, operands.dy,
+        operands.residual_gradient != nullptr ? x : nullptr, operands.residual_gradient, x,
+        operands.dx, per_channel_.get(), state.scale, state.bias, state.scale_gradient,
+        state.bias_gradient, batch_norm_epsilon, state.mean, state.inverse_deviation,
+        activation_.get(), operands.workspace, backward_bytes_, operands.reserve, reserve_bytes_));
+  }
 
  private:
   TensorDescriptor tensor_, per_channel_;
