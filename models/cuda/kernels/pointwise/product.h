@@ -7,7 +7,6 @@
 #pragma once
 
 #include "models/cuda/kernels/pack.h"
-#include "models/cuda/kernels/warp_product.h"
 #include "models/cuda/kernels/wgmma.h"
 
 namespace nearmetal::cuda {
