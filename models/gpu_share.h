@@ -1,8 +1,10 @@
 // One of several parts of a GPU's multiprocessors, each for a process of its own.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 namespace nearmetal {
@@ -23,6 +25,21 @@ struct SmGroups {
 /// Each part has as many multiprocessors as fit into its percentage and are a multiple of
 /// `smallest`, but at least so many; parts follow each other. Groups are as large as possible,
 /// since the GPU's own clusters of multiprocessors leave a rest at every split.
-SmGroups sm_groups_of(const GpuShare& part, unsigned multiprocessors, unsigned smallest);
+inline SmGroups sm_groups_of(const GpuShare& part, unsigned multiprocessors, unsigned smallest) {
+  std::vector<unsigned> sizes;
+  SmGroups groups;
+  for (const int64_t percent : part.percents) {
+    const unsigned wanted = multiprocessors * static_cast<unsigned>(percent) / 100;
+    sizes.push_back(std::max(smallest, wanted / smallest * smallest));
+    groups.multiprocessors = std::gcd(groups.multiprocessors, sizes.back());
+  }
+  const unsigned size = std::max(groups.multiprocessors, 1u);
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (i == part.index) groups.first = groups.needed;
+    groups.needed += sizes[i] / size;
+  }
+  groups.count = sizes.at(part.index) / size;
+  return groups;
+}
 
 }  // namespace nearmetal

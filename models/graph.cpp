@@ -112,7 +112,7 @@ int Graph::input(Shape image) {
   if (image.channels < 1 || image.height < 1 || image.width < 1) {
     throw std::invalid_argument("the image size must be at least 1");
   }
-  return append({OpKind::input, "input", {}, image, {}, {}});
+  return append({OpKind::input, "input", {}, image});
 }
 
 int Graph::conv(int input, const std::string& name, int64_t output_channels, Window window,
@@ -138,25 +138,16 @@ int Graph::batch_norm(int input, const std::string& name, bool scales_residual_b
   return append({OpKind::batch_norm, name, {input}, in, {}, {weight, bias}});
 }
 
-int Graph::relu(int input, const std::string& name) {
-  return append({OpKind::relu, name, {input}, nodes_.at(input).shape, {}, {}});
-}
-
 int Graph::add(int left, int right, const std::string& name) {
   if (nodes_.at(left).shape != nodes_.at(right).shape) {
     throw std::invalid_argument(name + ": the two inputs differ in shape");
   }
-  return append({OpKind::add, name, {left, right}, nodes_.at(left).shape, {}, {}});
+  return append({OpKind::add, name, {left, right}, nodes_.at(left).shape});
 }
 
 int Graph::max_pool(int input, const std::string& name, Window window) {
   const Shape in = nodes_.at(input).shape;
   return append({OpKind::max_pool, name, {input}, slid(in, in.channels, window, name), window, {}});
-}
-
-int Graph::global_average_pool(int input, const std::string& name) {
-  return append(
-      {OpKind::global_average_pool, name, {input}, {nodes_.at(input).shape.channels}, {}, {}});
 }
 
 int Graph::linear(int input, const std::string& name, int64_t outputs, Initialiser initialiser) {
@@ -169,17 +160,9 @@ int Graph::linear(int input, const std::string& name, int64_t outputs, Initialis
   return append({OpKind::linear, name, {input}, {outputs}, {}, {weight, bias}});
 }
 
-int Graph::softmax_cross_entropy(int input, const std::string& name) {
-  return append({OpKind::softmax_cross_entropy, name, {input}, {1}, {}, {}});
-}
-
 int Graph::receive(Shape value) {
   if (!nodes_.empty()) throw std::logic_error("a stage begins with what it receives");
-  return append({OpKind::boundary, "from the stage before", {}, value, {}, {}});
-}
-
-int Graph::send(int input) {
-  return append({OpKind::boundary, "to the stage behind", {input}, nodes_.at(input).shape, {}, {}});
+  return append({OpKind::boundary, "from the stage before", {}, value});
 }
 
 int Graph::copy(const Graph& from, const Node& node, std::vector<int> inputs) {
@@ -192,14 +175,6 @@ int Graph::copy(const Graph& from, const Node& node, std::vector<int> inputs) {
     parameters_.back().parts = original.parts;
   }
   return append(std::move(copied));
-}
-
-const Shape& Graph::input_shape(const Node& node) const {
-  return nodes_.at(node.inputs.at(0)).shape;
-}
-
-int64_t Graph::parameter_count() const {
-  return parameters_.empty() ? 0 : parameters_.back().offset + parameters_.back().size;
 }
 
 const Node& Graph::classifier() const {
@@ -219,8 +194,6 @@ int64_t Graph::features() const {
   const Node& last = classifier();
   return last.op == OpKind::linear ? input_shape(last).elements() : input_shape(last).channels;
 }
-
-int64_t Graph::logits_per_sample() const { return classifier().shape.elements(); }
 
 int64_t Graph::largest_tensor_elements() const {
   int64_t largest = 0;
@@ -260,7 +233,7 @@ double Graph::training_flops_per_sample() const {
 
 int Graph::token_ids(int64_t tokens, int64_t vocabulary) {
   if (tokens < 1) throw std::invalid_argument("a sequence needs at least 1 token");
-  Node node{OpKind::token_ids, "tokens", {}, {1, tokens}, {}, {}};
+  Node node{OpKind::token_ids, "tokens", {}, {1, tokens}};
   node.vocabulary = vocabulary;
   return append(std::move(node));
 }
@@ -293,10 +266,6 @@ int Graph::layer_norm(int input, const std::string& name, double epsilon) {
   Node node{OpKind::layer_norm, name, {input}, in, {}, {weight, bias}};
   node.epsilon = epsilon;
   return append(std::move(node));
-}
-
-int Graph::gelu(int input, const std::string& name) {
-  return append({OpKind::gelu, name, {input}, nodes_.at(input).shape, {}, {}});
 }
 
 int Graph::token_linear(int input, const std::string& name, int64_t outputs, TokenLinearStart start,
@@ -339,7 +308,7 @@ int Graph::attention(int input, const std::string& name, int64_t heads) {
     throw std::invalid_argument(name + ": " + std::to_string(shape.channels) +
                                 " features do not divide into " + std::to_string(heads) + " heads");
   }
-  Node node{OpKind::attention, name, {input}, shape, {}, {}};
+  Node node{OpKind::attention, name, {input}, shape};
   node.heads = heads;
   return append(std::move(node));
 }
@@ -360,11 +329,7 @@ int Graph::span_loss(int input, const std::string& name) {
   if (nodes_.at(input).shape.channels != 2) {
     throw std::invalid_argument(name + ": it needs the logits of start and end of each token");
   }
-  return append({OpKind::span_loss, name, {input}, {1}, {}, {}});
-}
-
-int Graph::select_token(int input, const std::string& name) {
-  return append({OpKind::select_token, name, {input}, {nodes_.at(input).shape.channels}, {}, {}});
+  return append({OpKind::span_loss, name, {input}, {1}});
 }
 
 std::vector<float> initial_parameters(const Graph& graph, uint64_t seed, bool zero_last_scale) {

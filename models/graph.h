@@ -91,14 +91,14 @@ struct Parameter {
 
 struct Node {
   OpKind op;
-  std::string name;             // torchvision's module name, e.g. "layer1.0.conv1"
-  std::vector<int> inputs;      // indices of earlier nodes
-  Shape shape;                  // of the output
-  Window window;                // conv and max_pool
-  std::vector<int> parameters;  // indices: weight, then bias where there is one
-  int64_t heads = 0;            // attention
-  double epsilon = 0;           // layer_norm
-  int64_t vocabulary = 0;       // token_ids: each is below it
+  std::string name;               // torchvision's module name, e.g. "layer1.0.conv1"
+  std::vector<int> inputs;        // indices of earlier nodes
+  Shape shape;                    // of the output
+  Window window{};                // conv and max_pool
+  std::vector<int> parameters{};  // indices: weight, then bias where there is one
+  int64_t heads = 0;              // attention
+  double epsilon = 0;             // layer_norm
+  int64_t vocabulary = 0;         // token_ids: each is below it
 
   bool has_bias() const { return parameters.size() > 1; }
 };
@@ -113,27 +113,37 @@ class Graph {
   int conv(int input, const std::string& name, int64_t output_channels, Window window,
            Bias bias = Bias::absent, Initialiser initialiser = Initialiser::he_normal);
   int batch_norm(int input, const std::string& name, bool scales_residual_branch = false);
-  int relu(int input, const std::string& name);
+  int relu(int input, const std::string& name) {
+    return append({OpKind::relu, name, {input}, nodes_.at(input).shape});
+  }
   int add(int left, int right, const std::string& name);
   int max_pool(int input, const std::string& name, Window window);
-  int global_average_pool(int input, const std::string& name);
+  int global_average_pool(int input, const std::string& name) {
+    return append({OpKind::global_average_pool, name, {input}, {nodes_.at(input).shape.channels}});
+  }
   /// Reads all values of a sample. Its weight starts as that of a classifier, or, with a bias of 0,
   /// as that of a layer before a ReLU (he_normal).
   int linear(int input, const std::string& name, int64_t outputs,
              Initialiser initialiser = Initialiser::uniform_fan_in);
-  int softmax_cross_entropy(int input, const std::string& name);
+  int softmax_cross_entropy(int input, const std::string& name) {
+    return append({OpKind::softmax_cross_entropy, name, {input}, {1}});
+  }
   /// Reads {2, tokens}: for each token its logit as the start and as the end of an answer. Leaves
   /// the mean of their cross entropies over the tokens.
   int span_loss(int input, const std::string& name);
   /// The boundaries of a stage of a pipeline: it receives values from the stage before in place of
   /// images, and sends its own on in place of a loss; gradients go the other way.
   int receive(Shape value);
-  int send(int input);
+  int send(int input) {
+    return append({OpKind::boundary, "to the stage behind", {input}, nodes_.at(input).shape});
+  }
 
   /// Over the features of each token (Ba et al., 2016, arXiv 1607.06450), with a scale and a bias.
   int layer_norm(int input, const std::string& name, double epsilon);
   /// x times the standard normal distribution function of x (arXiv 1606.08415), by erf.
-  int gelu(int input, const std::string& name);
+  int gelu(int input, const std::string& name) {
+    return append({OpKind::gelu, name, {input}, nodes_.at(input).shape});
+  }
   /// The same linear layer for each token; its weight is [outputs, features]. `joint` lies between
   /// its name and those of its parameters.
   int token_linear(int input, const std::string& name, int64_t outputs, TokenLinearStart start = {},
@@ -157,7 +167,9 @@ class Graph {
   int packed_linear(int input, const std::string& name, int64_t outputs,
                     const std::vector<std::string>& parts, TokenLinearStart start);
   /// {features} of the first token.
-  int select_token(int input, const std::string& name);
+  int select_token(int input, const std::string& name) {
+    return append({OpKind::select_token, name, {input}, {nodes_.at(input).shape.channels}});
+  }
 
   /// A node of another graph that reads these nodes of this one; its parameters are as there.
   int copy(const Graph& from, const Node& node, std::vector<int> inputs);
@@ -167,7 +179,7 @@ class Graph {
   const std::vector<Parameter>& parameters() const { return parameters_; }
   const Node& node(int index) const { return nodes_.at(index); }
   /// The shape of the node's first input.
-  const Shape& input_shape(const Node& node) const;
+  const Shape& input_shape(const Node& node) const { return nodes_.at(node.inputs.at(0)).shape; }
   /// Whether there is such a node (-1: none) and it is of this kind.
   bool is(int node, OpKind op) const { return node >= 0 && nodes_[node].op == op; }
   /// Nodes that take this one's value, and the only one that does, or -1.
@@ -197,11 +209,13 @@ class Graph {
     return sole_consumer(linear) >= 0 && is_loss(node(sole_consumer(linear)).op);
   }
 
-  int64_t parameter_count() const;
+  int64_t parameter_count() const {
+    return parameters_.empty() ? 0 : parameters_.back().offset + parameters_.back().size;
+  }
   /// Among which a label chooses: of a span the tokens.
   int64_t classes() const;
   int64_t features() const;  // read by the classifier, of one image or token
-  int64_t logits_per_sample() const;
+  int64_t logits_per_sample() const { return classifier().shape.elements(); }
   /// The shape of an image; for a stage, of the value that it receives; for a sequence {1, tokens}.
   const Shape& image() const { return nodes_.front().shape; }
   int64_t largest_tensor_elements() const;  // of one image

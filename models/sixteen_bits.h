@@ -64,13 +64,9 @@ inline Fp16 from_float<Fp16>(float value) {
 /// Calls `body`, a template of the type that `precision` is stored in.
 template <class Body>
 void with_stored_type(Precision precision, Body body) {
-  if (precision == Precision::bf16) {
-    body.template operator()<Bf16>();
-  } else if (precision == Precision::fp16) {
-    body.template operator()<Fp16>();
-  } else {
-    body.template operator()<float>();
-  }
+  if (precision == Precision::bf16) return body.template operator()<Bf16>();
+  if (precision == Precision::fp16) return body.template operator()<Fp16>();
+  body.template operator()<float>();
 }
 
 }  // namespace nearmetal

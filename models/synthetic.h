@@ -41,18 +41,17 @@ NM_HOST_DEVICE inline float normal_at(uint64_t seed, uint64_t index) {
   return sqrtf(-2.0f * logf(radius_draw)) * cosf(6.2831853f * angle_draw);
 }
 
-/// Id of token `token` among those of step `step`, as labels: never 0, which is BERT's padding.
-NM_HOST_DEVICE inline int32_t token_at(uint64_t seed, uint64_t step, uint64_t token,
-                                       int64_t vocabulary) {
-  return 1 + static_cast<int32_t>(substream(substream(seed, step), token) %
-                                  static_cast<uint64_t>(vocabulary - 1));
-}
-
 /// Label of image `image` in step `step`: uniform over the classes, redrawn every step.
 NM_HOST_DEVICE inline int32_t label_at(uint64_t seed, uint64_t step, uint64_t image,
                                        int64_t classes) {
   return static_cast<int32_t>(substream(substream(seed, step), image) %
                               static_cast<uint64_t>(classes));
+}
+
+/// Id of token `token` among those of step `step`, as labels: never 0, which is BERT's padding.
+NM_HOST_DEVICE inline int32_t token_at(uint64_t seed, uint64_t step, uint64_t token,
+                                       int64_t vocabulary) {
+  return 1 + label_at(seed, step, token, vocabulary - 1);
 }
 
 }  // namespace nearmetal

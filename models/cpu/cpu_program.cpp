@@ -283,8 +283,6 @@ std::vector<float> CpuProgram::canonical(const float* flat) const {
   return values;
 }
 
-std::vector<float> CpuProgram::parameters() { return canonical(region(Region::values)); }
-
 std::vector<float> CpuProgram::momentum() {
   if (momentum_ == nullptr) return std::vector<float>(graph_.parameter_count());
   return canonical(static_cast<const float*>(momentum_.get()));

@@ -26,7 +26,7 @@ class CpuProgram : public Program {
 
   void use_learning_rate(double rate) override { options_.optimizer.learning_rate = rate; }
   void restart(std::span<const float> parameters) override;
-  std::vector<float> parameters() override;
+  std::vector<float> parameters() override { return canonical(region(Region::values)); }
   std::vector<float> momentum() override;
   std::vector<float> second_moments() override;
   std::vector<float> gradients() override;

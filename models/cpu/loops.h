@@ -19,11 +19,8 @@ inline float positive_part(float value) { return value < 0 ? 0 : value; }
 /// Calls `body`, a template of the activations' type.
 template <class Body>
 void with_element_type(Precision precision, Body body) {
-  if (precision == Precision::bf16) {
-    body.template operator()<Bf16>();
-  } else {
-    body.template operator()<float>();
-  }
+  if (precision == Precision::bf16) return body.template operator()<Bf16>();
+  body.template operator()<float>();
 }
 
 /// All buffers of one of these functions have the same layout, padding included, and the type of

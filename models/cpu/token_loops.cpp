@@ -39,25 +39,23 @@ bool multiply(int64_t m, int64_t n, int64_t k, float factor, char a_stored, Matr
                      c, c_stride) == dnnl::status::success;
 }
 
+// Where a head of [batch, tokens, parts x features] begins in the first part.
+int64_t offset_of_head(const AttentionExtent& extent, int64_t matrix, int64_t parts = 1) {
+  return matrix / extent.heads * extent.tokens * parts * extent.features() +
+         matrix % extent.heads * extent.head_features;
+}
+
 // q, k and v of one head of one sample, in memory of the layout of `packed`.
 template <class T>
 struct Head {
   T *q, *k, *v;
 
   Head(const AttentionExtent& extent, T* packed, int64_t matrix) {
-    const int64_t features = extent.features();
-    q = packed + matrix / extent.heads * extent.tokens * 3 * features +
-        matrix % extent.heads * extent.head_features;
-    k = q + features;
-    v = k + features;
+    q = packed + offset_of_head(extent, matrix, 3);
+    k = q + extent.features();
+    v = k + extent.features();
   }
 };
-
-// Where a head of [batch, tokens, features] begins.
-int64_t offset_of_head(const AttentionExtent& extent, int64_t matrix) {
-  return matrix / extent.heads * extent.tokens * extent.features() +
-         matrix % extent.heads * extent.head_features;
-}
 
 float factor_of(const AttentionExtent& extent) {
   return 1 / std::sqrt(static_cast<float>(extent.head_features));

@@ -9,9 +9,9 @@
 #include <array>
 #include <cstdio>
 #include <optional>
+#include <sstream>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -53,25 +53,20 @@ constexpr DataSheet data_sheets[] = {
     {"B200", 148, 2250, 1100, 75},
 };
 
-// "NVIDIA A100-SXM4-80GB": the words are apart by blanks and dashes.
-std::vector<std::string_view> words_of(std::string_view text) {
-  std::vector<std::string_view> words;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find_first_of(" -"), text.size());
-    if (end > 0) words.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
+// Whether a name such as "NVIDIA A100-SXM4-80GB", whose words are apart by blanks and dashes, has
+// all of these.
+bool has_words(std::string name, const char* words) {
+  std::ranges::replace(name, '-', ' ');
+  std::istringstream wanted(words);
+  for (std::string word; wanted >> word;) {
+    if ((" " + name + " ").find(" " + word + " ") == std::string::npos) return false;
   }
-  return words;
+  return true;
 }
 
 const DataSheet* data_sheet_of(const std::string& name) {
-  const std::vector<std::string_view> words = words_of(name);
-  const auto has = [&](std::string_view word) {
-    return std::ranges::find(words, word) != words.end();
-  };
-  const auto found = std::ranges::find_if(data_sheets, [&](const DataSheet& sheet) {
-    return std::ranges::all_of(words_of(sheet.name), has);
-  });
+  const auto found = std::ranges::find_if(
+      data_sheets, [&](const DataSheet& sheet) { return has_words(name, sheet.name); });
   return found == std::end(data_sheets) ? nullptr : &*found;
 }
 

@@ -69,29 +69,15 @@ __global__ void repack_images_kernel(ImageLayout layout, const T* source, T* des
   });
 }
 
-// `draw` makes the integer of a place in a step.
-template <class Draw>
-__global__ void draw_kernel(DrawnIntegers integers, Draw draw) {
+// `draw` makes the integer of a place in a step, of so many.
+template <int32_t (*draw)(uint64_t seed, uint64_t step, uint64_t place, int64_t count)>
+__global__ void draw_kernel(DrawnIntegers integers, int64_t count) {
   const int64_t i = this_piece();
   if (i >= integers.count) return;
-  integers.drawn[i] = *integers.use_fixed != 0
-                          ? integers.fixed[i]
-                          : draw(integers.seed, integers.state->step, static_cast<uint64_t>(i));
+  integers.drawn[i] = *integers.use_fixed != 0 ? integers.fixed[i]
+                                               : draw(integers.seed, integers.state->step,
+                                                      static_cast<uint64_t>(i), count);
 }
-
-struct DrawLabel {
-  int64_t classes;
-  __device__ int32_t operator()(uint64_t seed, uint64_t step, uint64_t i) const {
-    return label_at(seed, step, i, classes);
-  }
-};
-
-struct DrawToken {
-  int64_t vocabulary;
-  __device__ int32_t operator()(uint64_t seed, uint64_t step, uint64_t i) const {
-    return token_at(seed, step, i, vocabulary);
-  }
-};
 
 }  // namespace
 
@@ -130,13 +116,11 @@ void launch_pack_images(Precision precision, const ImageLayout& layout, const vo
 }
 
 void launch_draw_labels(const DrawnIntegers& labels, int64_t classes, cudaStream_t stream) {
-  launch_kernel(each_piece(labels.count, stream), draw_kernel<DrawLabel>, labels,
-                DrawLabel{classes});
+  launch_kernel(each_piece(labels.count, stream), draw_kernel<label_at>, labels, classes);
 }
 
 void launch_draw_tokens(const DrawnIntegers& tokens, int64_t vocabulary, cudaStream_t stream) {
-  launch_kernel(each_piece(tokens.count, stream), draw_kernel<DrawToken>, tokens,
-                DrawToken{vocabulary});
+  launch_kernel(each_piece(tokens.count, stream), draw_kernel<token_at>, tokens, vocabulary);
 }
 
 }  // namespace nearmetal::cuda

@@ -1,7 +1,7 @@
 #include "models/cuda/device/call.h"
+#include "models/cuda/kernels/channel_reduction.h"
 #include "models/cuda/kernels/layer_norm.h"
 #include "models/cuda/kernels/pack.h"
-#include "models/cuda/kernels/partial_sums.h"
 #include "models/cuda/kernels/warp.h"
 
 namespace nearmetal::cuda {

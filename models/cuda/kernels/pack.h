@@ -172,15 +172,9 @@ void with_16_bit_type(Precision precision, Body&& body) {
 /// Calls `body`, a template of the element type of `precision`.
 template <class Body>
 void with_element_type(Precision precision, Body&& body) {
-  switch (precision) {
-    case Precision::fp16:
-      return body.template operator()<__half>();
-    case Precision::bf16:
-      return body.template operator()<__nv_bfloat16>();
-    case Precision::tf32:
-    case Precision::fp32:
-      return body.template operator()<float>();
-  }
+  if (precision == Precision::fp16) return body.template operator()<__half>();
+  if (precision == Precision::bf16) return body.template operator()<__nv_bfloat16>();
+  body.template operator()<float>();
 }
 
 }  // namespace nearmetal::cuda

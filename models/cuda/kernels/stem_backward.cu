@@ -1,4 +1,4 @@
-#include "models/cuda/kernels/partial_sums.h"
+#include "models/cuda/kernels/channel_reduction.h"
 #include "models/cuda/kernels/pool_gradient.h"
 #include "models/cuda/kernels/stem.h"
 #include "models/cuda/kernels/stem_images.h"

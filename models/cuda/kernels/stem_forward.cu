@@ -1,7 +1,6 @@
 #include "models/cuda/kernels/pack.h"
 #include "models/cuda/kernels/stem.h"
 #include "models/cuda/kernels/stem_images.h"
-#include "models/cuda/kernels/warp_product.h"
 #include "models/cuda/kernels/wgmma.h"
 
 namespace nearmetal::cuda {

@@ -45,8 +45,8 @@ __global__ void __launch_bounds__(sample_sums_threads)
 }
 
 template <class T, class Sum>
-void sum_over_samples(int64_t samples, int64_t sample_elements, const T* values, int64_t elements,
-                      Sum* sums, float* exact, cudaStream_t stream) {
+void sum_over_samples(int64_t samples, int64_t sample_elements, const void* values,
+                      int64_t elements, void* sums, float* exact, cudaStream_t stream) {
   const unsigned blocks = blocks_for(elements / pack_width<T>, sample_sums_packs);
   launch_kernel({blocks, sample_sums_threads, stream}, sum_over_samples_kernel<T, Sum>, samples,
                 sample_elements, values, elements, sums, exact);
@@ -126,13 +126,6 @@ template <class T, class... Parameters, class... Arguments>
 void launch_packs(const TokenExtent& extent, cudaStream_t stream, void (*kernel)(Parameters...),
                   const Arguments&... arguments) {
   launch_kernel(each_piece(extent.elements() / pack_width<T>, stream), kernel, arguments...);
-}
-
-template <class T>
-void sum_batch(const TokenExtent& extent, const void* values, int64_t elements, void* sums,
-               cudaStream_t stream) {
-  sum_over_samples(extent.batch, extent.sample_elements(), static_cast<const T*>(values), elements,
-                   static_cast<T*>(sums), nullptr, stream);
 }
 
 TokenExtent with_one_more(TokenExtent extent) {
@@ -249,10 +242,10 @@ __global__ void __launch_bounds__(piece_threads)
 
 // Rows from `first` on, which no token reads.
 template <class T>
-void clear_rows(T* table, int64_t first, int64_t rows, int64_t features, cudaStream_t stream) {
+void clear_rows(void* table, int64_t first, int64_t rows, int64_t features, cudaStream_t stream) {
   if (first == rows) return;
-  NM_CALL(
-      cudaMemsetAsync(table + first * features, 0, (rows - first) * features * sizeof(T), stream));
+  NM_CALL(cudaMemsetAsync(static_cast<T*>(table) + first * features, 0,
+                          (rows - first) * features * sizeof(T), stream));
 }
 
 }  // namespace
@@ -270,7 +263,8 @@ void launch_prepend_token_backward(Precision precision, const TokenExtent& exten
   const TokenExtent longer = with_one_more(extent);
   with_element_type(precision, [&]<class T>() {
     launch_packs<T>(extent, stream, drop_token_kernel<T>, extent, longer, dy, dx);
-    sum_batch<T>(longer, dy, extent.features, token_gradient, stream);
+    sum_over_samples<T, T>(extent.batch, longer.sample_elements(), dy, extent.features,
+                           token_gradient, nullptr, stream);
   });
 }
 
@@ -284,7 +278,8 @@ void launch_add_positions(Precision precision, const TokenExtent& extent, const 
 void launch_positions_gradient(Precision precision, const TokenExtent& extent, const void* dy,
                                void* gradient, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
-    sum_batch<T>(extent, dy, extent.sample_elements(), gradient, stream);
+    sum_over_samples<T, T>(extent.batch, extent.sample_elements(), dy, extent.sample_elements(),
+                           gradient, nullptr, stream);
   });
 }
 
@@ -325,20 +320,18 @@ void launch_words_gradient(Precision precision, const TokenExtent& extent, const
 void launch_places_gradient(Precision precision, const TokenExtent& extent, int64_t positions,
                             const void* dy, float* exact, void* gradient, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
-    T* table = static_cast<T*>(gradient);
-    sum_over_samples(extent.batch, extent.sample_elements(), static_cast<const T*>(dy),
-                     extent.sample_elements(), table, exact, stream);
-    clear_rows(table, extent.tokens, positions, extent.features, stream);
+    sum_over_samples<T, T>(extent.batch, extent.sample_elements(), dy, extent.sample_elements(),
+                           gradient, exact, stream);
+    clear_rows<T>(gradient, extent.tokens, positions, extent.features, stream);
   });
 }
 
 void launch_types_gradient(Precision precision, const TokenExtent& extent, int64_t types,
                            const float* exact, void* gradient, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
-    T* table = static_cast<T*>(gradient);
-    sum_over_samples(extent.tokens, extent.features, exact, extent.features, table, nullptr,
-                     stream);
-    clear_rows(table, 1, types, extent.features, stream);
+    sum_over_samples<float, T>(extent.tokens, extent.features, exact, extent.features, gradient,
+                               nullptr, stream);
+    clear_rows<T>(gradient, 1, types, extent.features, stream);
   });
 }
 

@@ -242,16 +242,15 @@ struct Section {
 template <class Launch>
 void for_each_section(Precision precision, const FlatParameters& parameters, Launch launch) {
   const int64_t matrices = parameters.matrix_elements;
-  const auto behind = [&](float* first) { return first == nullptr ? first : first + matrices; };
+  const auto behind = [&](auto* first) { return first == nullptr ? first : first + matrices; };
   with_element_type(precision, [&]<class T>() {
-    launch(Section<T, T>{
-        true, matrices, parameters.values, parameters.momentum, parameters.second_moments,
-        static_cast<const T*>(parameters.matrix_gradients), static_cast<T*>(parameters.copies)});
     T* const copies = static_cast<T*>(parameters.copies);
+    launch(Section<T, T>{true, matrices, parameters.values, parameters.momentum,
+                         parameters.second_moments,
+                         static_cast<const T*>(parameters.matrix_gradients), copies});
     launch(Section<T, float>{false, parameters.vector_elements, behind(parameters.values),
                              behind(parameters.momentum), behind(parameters.second_moments),
-                             parameters.vector_gradients,
-                             copies == nullptr ? copies : copies + matrices});
+                             parameters.vector_gradients, behind(copies)});
   });
 }
 

@@ -76,8 +76,55 @@ class AttentionGraph {
     key_counts_ = head_tensor(key_counts_id, CUDNN_DATA_INT32, counts, Where::device);
   }
 
-  void forward();
-  void backward();
+  void forward() {
+    const Descriptor q = stored(q_id, part_of_packed()), v = stored(v_id, part_of_packed());
+    const Descriptor k = stored(k_id, part_of_packed().transposed());
+    const Descriptor weighed = masked(factored(product(q, k)));
+    const Descriptor largest = between(rows());
+    reduce(CUDNN_REDUCE_TENSOR_MAX, weighed, largest);
+    const Descriptor below = of_scores(CUDNN_POINTWISE_SUB, weighed, &largest);
+    const Descriptor exponential = of_scores(CUDNN_POINTWISE_EXP, below, nullptr);
+    const Descriptor sum = between(rows()), logarithm = between(rows());
+    reduce(CUDNN_REDUCE_TENSOR_ADD, exponential, sum);
+    apply(pointwise(CUDNN_POINTWISE_LOG), sum, nullptr, logarithm);
+    apply(pointwise(CUDNN_POINTWISE_ADD), largest, &logarithm, stored_rows(log_sums_id));
+    const Descriptor probabilities = between(scores(), type_);
+    apply(pointwise(CUDNN_POINTWISE_DIV), exponential, &sum, probabilities);
+    multiply(probabilities, v, stored(attended_id, of_tokens(extent_.features())), query_counts_,
+             std::nullopt, key_counts_);
+  }
+  void backward() {
+    const HeadLayout packed = part_of_packed(), tokens = of_tokens(extent_.features());
+    const Descriptor q = stored(q_id, packed), k = stored(k_id, packed.transposed());
+    const Descriptor v = stored(v_id, packed.transposed());
+    const Descriptor y = stored(attended_id, tokens), dy = stored(attended_gradient_id, tokens);
+    const Descriptor log_sums = stored_rows(log_sums_id), dots = stored_rows(dots_id);
+
+    const Descriptor weighed_gradient =
+        between(dense(extent_.batch, extent_.heads, extent_.tokens, extent_.head_features));
+    const Descriptor sums = between(rows()), one = value(one_id);
+    apply(pointwise(CUDNN_POINTWISE_MUL), dy, &y, weighed_gradient);
+    reduce(CUDNN_REDUCE_TENSOR_ADD, weighed_gradient, sums);
+    // Where others divide what dropout multiplied with; the engines ask for it.
+    apply(pointwise(CUDNN_POINTWISE_MUL), sums, &one, dots);
+
+    const Descriptor weighed = masked(factored(product(q, k)));
+    const Descriptor below = of_scores(CUDNN_POINTWISE_SUB, weighed, &log_sums);
+    const Descriptor probabilities = of_scores(CUDNN_POINTWISE_EXP, below, nullptr);
+    multiply(transposed_scores(probabilities), dy, stored(v_gradient_id, packed), key_counts_,
+             std::nullopt, query_counts_);
+
+    const Descriptor to_mean = of_scores(CUDNN_POINTWISE_SUB, product(dy, v), &dots);
+    const Descriptor score_gradient =
+        factored(of_scores(CUDNN_POINTWISE_MUL, to_mean, &probabilities));
+    multiply(transposed_scores(score_gradient), q, stored(k_gradient_id, packed), key_counts_,
+             std::nullopt, query_counts_);
+
+    const Descriptor keys = between(packed, type_);
+    reshape(k, keys);
+    multiply(score_gradient, keys, stored(q_gradient_id, packed), query_counts_, std::nullopt,
+             key_counts_);
+  }
   const std::vector<Descriptor>& operations() const { return operations_; }
 
  private:
@@ -108,25 +155,66 @@ class AttentionGraph {
 
   // Operations; those that return a tensor make it, which is in no memory.
   using Counts = std::optional<Descriptor>;
+  // The counts say how much of each dimension is there, sample by sample.
   void multiply(const Descriptor& a, const Descriptor& b, const Descriptor& c, const Counts& rows,
-                const Counts& columns, const Counts& inner);
+                const Counts& columns, const Counts& inner) {
+    Descriptor product(CUDNN_BACKEND_MATMUL_DESCRIPTOR);
+    product.set(CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_DATA_FLOAT).finalize();
+    Descriptor operation(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
+    operation.set(CUDNN_ATTR_OPERATION_MATMUL_ADESC, a)
+        .set(CUDNN_ATTR_OPERATION_MATMUL_BDESC, b)
+        .set(CUDNN_ATTR_OPERATION_MATMUL_CDESC, c)
+        .set(CUDNN_ATTR_OPERATION_MATMUL_DESC, product);
+    if (rows) operation.set(CUDNN_ATTR_OPERATION_MATMUL_GEMM_M_OVERRIDE_DESC, *rows);
+    if (columns) operation.set(CUDNN_ATTR_OPERATION_MATMUL_GEMM_N_OVERRIDE_DESC, *columns);
+    if (inner) operation.set(CUDNN_ATTR_OPERATION_MATMUL_GEMM_K_OVERRIDE_DESC, *inner);
+    operations_.push_back(operation.finalize());
+  }
   Descriptor product(const Descriptor& a, const Descriptor& b) {
     const Descriptor c = between(scores());
     multiply(a, b, c, query_counts_, key_counts_, std::nullopt);
     return c;
   }
   void apply(const Descriptor& pointwise, const Descriptor& x, const Descriptor* b,
-             const Descriptor& y, const Descriptor* condition = nullptr);
+             const Descriptor& y, const Descriptor* condition = nullptr) {
+    Descriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise)
+        .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x)
+        .set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+    if (b != nullptr) operation.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, *b);
+    if (condition != nullptr) operation.set(CUDNN_ATTR_OPERATION_POINTWISE_TDESC, *condition);
+    operations_.push_back(operation.finalize());
+  }
   static Descriptor pointwise(cudnnPointwiseMode_t mode,
                               cudnnDataType_t computed_in = CUDNN_DATA_FLOAT,
-                              std::optional<int64_t> axis = std::nullopt);
+                              std::optional<int64_t> axis = std::nullopt) {
+    Descriptor descriptor(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    descriptor.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode)
+        .set(CUDNN_ATTR_POINTWISE_MATH_PREC, computed_in);
+    if (axis) descriptor.set(CUDNN_ATTR_POINTWISE_AXIS, *axis);
+    return descriptor.finalize();
+  }
   Descriptor of_scores(cudnnPointwiseMode_t mode, const Descriptor& x, const Descriptor* b) {
     const Descriptor y = between(scores());
     apply(pointwise(mode), x, b, y);
     return y;
   }
-  void reduce(cudnnReduceTensorOp_t how, const Descriptor& x, const Descriptor& y);
-  void reshape(const Descriptor& x, const Descriptor& y);
+  void reduce(cudnnReduceTensorOp_t how, const Descriptor& x, const Descriptor& y) {
+    Descriptor descriptor(CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
+    descriptor.set(CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_DATA_FLOAT)
+        .set(CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &how)
+        .finalize();
+    Descriptor operation(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
+    operation.set(CUDNN_ATTR_OPERATION_REDUCTION_DESC, descriptor)
+        .set(CUDNN_ATTR_OPERATION_REDUCTION_XDESC, x)
+        .set(CUDNN_ATTR_OPERATION_REDUCTION_YDESC, y);
+    operations_.push_back(operation.finalize());
+  }
+  void reshape(const Descriptor& x, const Descriptor& y) {
+    Descriptor operation(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
+    operation.set(CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x).set(CUDNN_ATTR_OPERATION_RESHAPE_YDESC, y);
+    operations_.push_back(operation.finalize());
+  }
   // For the next product: in 16 bits, the other way round.
   Descriptor transposed_scores(const Descriptor& x) {
     const Descriptor y = between(scores().transposed(), type_);
@@ -136,8 +224,28 @@ class AttentionGraph {
   Descriptor factored(const Descriptor& x) {
     return of_scores(CUDNN_POINTWISE_MUL, x, &score_factor_);
   }
-  Descriptor index(const Descriptor& x, int64_t axis);
-  Descriptor masked(const Descriptor& x);
+  Descriptor index(const Descriptor& x, int64_t axis) {
+    const Descriptor y = between(scores(), CUDNN_DATA_INT32);
+    apply(pointwise(CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_INT32, axis), x, nullptr, y);
+    return y;
+  }
+  // Minus infinity where there is no query or no key.
+  Descriptor masked(const Descriptor& x) {
+    if (!query_counts_) return x;
+    const auto truth = [this](cudnnPointwiseMode_t mode, const Descriptor& a, const Descriptor& b) {
+      const Descriptor y = between(scores(), CUDNN_DATA_BOOLEAN);
+      apply(pointwise(mode, CUDNN_DATA_BOOLEAN), a, &b, y);
+      return y;
+    };
+    // The engines are found by the order: both indices, both comparisons, then what joins them.
+    const Descriptor row = index(x, 2), column = index(x, 3);
+    const Descriptor is_query = truth(CUDNN_POINTWISE_CMP_LT, row, *query_counts_);
+    const Descriptor is_key = truth(CUDNN_POINTWISE_CMP_LT, column, *key_counts_);
+    const Descriptor is_there = truth(CUDNN_POINTWISE_LOGICAL_AND, is_query, is_key);
+    const Descriptor minus_infinity = value(minus_infinity_id), y = between(scores());
+    apply(pointwise(CUDNN_POINTWISE_BINARY_SELECT), x, &minus_infinity, y, &is_there);
+    return y;
+  }
 
   const AttentionExtent extent_;
   const cudnnDataType_t type_;
@@ -147,142 +255,9 @@ class AttentionGraph {
   std::vector<Descriptor> operations_;
 };
 
-// The counts say how much of each dimension is there, sample by sample.
-void AttentionGraph::multiply(const Descriptor& a, const Descriptor& b, const Descriptor& c,
-                              const Counts& rows, const Counts& columns, const Counts& inner) {
-  Descriptor product(CUDNN_BACKEND_MATMUL_DESCRIPTOR);
-  product.set(CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_DATA_FLOAT).finalize();
-  Descriptor operation(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
-  operation.set(CUDNN_ATTR_OPERATION_MATMUL_ADESC, a)
-      .set(CUDNN_ATTR_OPERATION_MATMUL_BDESC, b)
-      .set(CUDNN_ATTR_OPERATION_MATMUL_CDESC, c)
-      .set(CUDNN_ATTR_OPERATION_MATMUL_DESC, product);
-  if (rows) operation.set(CUDNN_ATTR_OPERATION_MATMUL_GEMM_M_OVERRIDE_DESC, *rows);
-  if (columns) operation.set(CUDNN_ATTR_OPERATION_MATMUL_GEMM_N_OVERRIDE_DESC, *columns);
-  if (inner) operation.set(CUDNN_ATTR_OPERATION_MATMUL_GEMM_K_OVERRIDE_DESC, *inner);
-  operations_.push_back(operation.finalize());
-}
-
-Descriptor AttentionGraph::pointwise(cudnnPointwiseMode_t mode, cudnnDataType_t computed_in,
-                                     std::optional<int64_t> axis) {
-  Descriptor descriptor(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-  descriptor.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode)
-      .set(CUDNN_ATTR_POINTWISE_MATH_PREC, computed_in);
-  if (axis) descriptor.set(CUDNN_ATTR_POINTWISE_AXIS, *axis);
-  return descriptor.finalize();
-}
-
-void AttentionGraph::apply(const Descriptor& pointwise, const Descriptor& x, const Descriptor* b,
-                           const Descriptor& y, const Descriptor* condition) {
-  Descriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise)
-      .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x)
-      .set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
-  if (b != nullptr) operation.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, *b);
-  if (condition != nullptr) operation.set(CUDNN_ATTR_OPERATION_POINTWISE_TDESC, *condition);
-  operations_.push_back(operation.finalize());
-}
-
-void AttentionGraph::reduce(cudnnReduceTensorOp_t how, const Descriptor& x, const Descriptor& y) {
-  Descriptor descriptor(CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
-  descriptor.set(CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_DATA_FLOAT)
-      .set(CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &how)
-      .finalize();
-  Descriptor operation(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
-  operation.set(CUDNN_ATTR_OPERATION_REDUCTION_DESC, descriptor)
-      .set(CUDNN_ATTR_OPERATION_REDUCTION_XDESC, x)
-      .set(CUDNN_ATTR_OPERATION_REDUCTION_YDESC, y);
-  operations_.push_back(operation.finalize());
-}
-
-void AttentionGraph::reshape(const Descriptor& x, const Descriptor& y) {
-  Descriptor operation(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
-  operation.set(CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x).set(CUDNN_ATTR_OPERATION_RESHAPE_YDESC, y);
-  operations_.push_back(operation.finalize());
-}
-
-Descriptor AttentionGraph::index(const Descriptor& x, int64_t axis) {
-  const Descriptor y = between(scores(), CUDNN_DATA_INT32);
-  apply(pointwise(CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_INT32, axis), x, nullptr, y);
-  return y;
-}
-
-// Minus infinity where there is no query or no key.
-Descriptor AttentionGraph::masked(const Descriptor& x) {
-  if (!query_counts_) return x;
-  const auto truth = [this](cudnnPointwiseMode_t mode, const Descriptor& a, const Descriptor& b) {
-    const Descriptor y = between(scores(), CUDNN_DATA_BOOLEAN);
-    apply(pointwise(mode, CUDNN_DATA_BOOLEAN), a, &b, y);
-    return y;
-  };
-  // The engines are found by the order: both indices, both comparisons, then what joins them.
-  const Descriptor row = index(x, 2), column = index(x, 3);
-  const Descriptor is_query = truth(CUDNN_POINTWISE_CMP_LT, row, *query_counts_);
-  const Descriptor is_key = truth(CUDNN_POINTWISE_CMP_LT, column, *key_counts_);
-  const Descriptor is_there = truth(CUDNN_POINTWISE_LOGICAL_AND, is_query, is_key);
-  const Descriptor minus_infinity = value(minus_infinity_id), y = between(scores());
-  apply(pointwise(CUDNN_POINTWISE_BINARY_SELECT), x, &minus_infinity, y, &is_there);
-  return y;
-}
-
-void AttentionGraph::forward() {
-  const Descriptor q = stored(q_id, part_of_packed()), v = stored(v_id, part_of_packed());
-  const Descriptor k = stored(k_id, part_of_packed().transposed());
-  const Descriptor weighed = masked(factored(product(q, k)));
-  const Descriptor largest = between(rows());
-  reduce(CUDNN_REDUCE_TENSOR_MAX, weighed, largest);
-  const Descriptor below = of_scores(CUDNN_POINTWISE_SUB, weighed, &largest);
-  const Descriptor exponential = of_scores(CUDNN_POINTWISE_EXP, below, nullptr);
-  const Descriptor sum = between(rows()), logarithm = between(rows());
-  reduce(CUDNN_REDUCE_TENSOR_ADD, exponential, sum);
-  apply(pointwise(CUDNN_POINTWISE_LOG), sum, nullptr, logarithm);
-  apply(pointwise(CUDNN_POINTWISE_ADD), largest, &logarithm, stored_rows(log_sums_id));
-  const Descriptor probabilities = between(scores(), type_);
-  apply(pointwise(CUDNN_POINTWISE_DIV), exponential, &sum, probabilities);
-  multiply(probabilities, v, stored(attended_id, of_tokens(extent_.features())), query_counts_,
-           std::nullopt, key_counts_);
-}
-
-void AttentionGraph::backward() {
-  const HeadLayout packed = part_of_packed(), tokens = of_tokens(extent_.features());
-  const Descriptor q = stored(q_id, packed), k = stored(k_id, packed.transposed());
-  const Descriptor v = stored(v_id, packed.transposed());
-  const Descriptor y = stored(attended_id, tokens), dy = stored(attended_gradient_id, tokens);
-  const Descriptor log_sums = stored_rows(log_sums_id), dots = stored_rows(dots_id);
-
-  const Descriptor weighed_gradient =
-      between(dense(extent_.batch, extent_.heads, extent_.tokens, extent_.head_features));
-  const Descriptor sums = between(rows()), one = value(one_id);
-  apply(pointwise(CUDNN_POINTWISE_MUL), dy, &y, weighed_gradient);
-  reduce(CUDNN_REDUCE_TENSOR_ADD, weighed_gradient, sums);
-  // Where others divide what dropout multiplied with; the engines ask for it.
-  apply(pointwise(CUDNN_POINTWISE_MUL), sums, &one, dots);
-
-  const Descriptor weighed = masked(factored(product(q, k)));
-  const Descriptor below = of_scores(CUDNN_POINTWISE_SUB, weighed, &log_sums);
-  const Descriptor probabilities = of_scores(CUDNN_POINTWISE_EXP, below, nullptr);
-  multiply(transposed_scores(probabilities), dy, stored(v_gradient_id, packed), key_counts_,
-           std::nullopt, query_counts_);
-
-  const Descriptor to_mean = of_scores(CUDNN_POINTWISE_SUB, product(dy, v), &dots);
-  const Descriptor score_gradient =
-      factored(of_scores(CUDNN_POINTWISE_MUL, to_mean, &probabilities));
-  multiply(transposed_scores(score_gradient), q, stored(k_gradient_id, packed), key_counts_,
-           std::nullopt, query_counts_);
-
-  const Descriptor keys = between(packed, type_);
-  reshape(k, keys);
-  multiply(score_gradient, keys, stored(q_gradient_id, packed), query_counts_, std::nullopt,
-           key_counts_);
-}
-
 Descriptor operation_graph(const PlanDevice& device, const AttentionProblem& problem) {
   AttentionGraph graph(problem);
-  if (problem.op == AttentionOp::forward) {
-    graph.forward();
-  } else {
-    graph.backward();
-  }
+  problem.op == AttentionOp::forward ? graph.forward() : graph.backward();
   return operation_graph(device, graph.operations());
 }
 

@@ -54,32 +54,26 @@ struct OperationNames {
   cudnnBackendAttributeName_t x, weights, y, convolution, alpha, beta;
 };
 
+#define NM_OPERATION_NAMES(type, pass, x, weights, y)        \
+  OperationNames {                                           \
+    CUDNN_BACKEND_OPERATION_CONVOLUTION_##type##_DESCRIPTOR, \
+        CUDNN_ATTR_OPERATION_CONVOLUTION_##pass##_##x,       \
+        CUDNN_ATTR_OPERATION_CONVOLUTION_##pass##_##weights, \
+        CUDNN_ATTR_OPERATION_CONVOLUTION_##pass##_##y,       \
+        CUDNN_ATTR_OPERATION_CONVOLUTION_##pass##_CONV_DESC, \
+        CUDNN_ATTR_OPERATION_CONVOLUTION_##pass##_ALPHA,     \
+        CUDNN_ATTR_OPERATION_CONVOLUTION_##pass##_BETA       \
+  }
+
 OperationNames operation_names(ConvolutionOp op) {
-  if (op == ConvolutionOp::backward_data) {
-    return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
-            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
-            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+  switch (op) {
+    case ConvolutionOp::backward_data:
+      return NM_OPERATION_NAMES(BACKWARD_DATA, BWD_DATA, DX, W, DY);
+    case ConvolutionOp::backward_weights:
+      return NM_OPERATION_NAMES(BACKWARD_FILTER, BWD_FILTER, X, DW, DY);
+    default:
+      return NM_OPERATION_NAMES(FORWARD, FORWARD, X, W, Y);
   }
-  if (op == ConvolutionOp::backward_weights) {
-    return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
-            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
-            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
-  }
-  return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
 }
 
 Descriptor statistics_operation(const Descriptor& y, const ConvolutionShape& shape) {

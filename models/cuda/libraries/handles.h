@@ -5,6 +5,7 @@
 #include <cudnn_graph.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
@@ -16,13 +17,23 @@
 namespace nearmetal::cuda {
 
 /// The texts of cuDNN for a status and for the last error.
-std::string explained(cudnnStatus_t status);
-void require_ok(cudnnStatus_t status, const char* call, const char* file, int line);
-void require_ok(cublasStatus_t status, const char* call, const char* file, int line);
+inline std::string explained(cudnnStatus_t status) {
+  std::array<char, 512> detail{};
+  cudnnGetLastErrorString(detail.data(), detail.size());
+  return std::string(cudnnGetErrorString(status)) + " " + detail.data();
+}
+inline void require_ok(cudnnStatus_t status, const char* call, const char* file, int line) {
+  if (status == CUDNN_STATUS_SUCCESS) return;
+  fail_call("cuDNN: " + explained(status), call, file, line);
+}
+inline void require_ok(cublasStatus_t status, const char* call, const char* file, int line) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  fail_call(std::string("cuBLAS: ") + cublasLtGetStatusString(status), call, file, line);
+}
 
 using CudnnHandle = Handle<cudnnHandle_t, cudnnDestroy>;
 using CublasLtHandle = Handle<cublasLtHandle_t, cublasLtDestroy>;
-CublasLtHandle make_cublas();
+inline CublasLtHandle make_cublas() { return NM_MAKE(CublasLtHandle, cublasLtCreate); }
 
 /// Copies are one descriptor. cuDNN does not say whether a descriptor may go before those that name
 /// it, so each keeps what it was given.
@@ -83,7 +94,16 @@ class Descriptor {
     return values<int64_t>(name, CUDNN_TYPE_INT64, 1).at(0);
   }
   std::vector<Descriptor> descriptors(cudnnBackendAttributeName_t name,
-                                      cudnnBackendDescriptorType_t type, int64_t limit) const;
+                                      cudnnBackendDescriptorType_t type, int64_t limit) const {
+    std::vector<Descriptor> found;
+    std::vector<cudnnBackendDescriptor_t> raw;
+    for (int64_t i = 0; i < limit; ++i) raw.push_back(found.emplace_back(type).get());
+    int64_t count = 0;
+    NM_CALL(cudnnBackendGetAttribute(get(), name, CUDNN_TYPE_BACKEND_DESCRIPTOR, limit, &count,
+                                     raw.data()));
+    found.erase(found.begin() + std::min(count, limit), found.end());
+    return found;
+  }
 
  private:
   std::shared_ptr<void> handle_;

@@ -6,6 +6,7 @@
 #include <span>
 #include <sstream>
 #include <stdexcept>
+#include <utility>
 
 #include "base/names.h"
 
@@ -20,8 +21,9 @@ cudaDataType_t cublas_type(Precision precision) {
 // The layout of a matrix in rows of `stride` elements, which is its transpose in columns: cuBLASLt
 // adds a bias to each row of a result in columns.
 cublasLtMatrixLayout_t make_layout(cudaDataType_t type, int64_t rows, int64_t columns,
-                                   int64_t stride, int64_t count, int64_t step) {
+                                   bool transposed, int64_t stride, int64_t count, int64_t step) {
   cublasLtMatrixLayout_t layout = nullptr;
+  if (transposed) std::swap(rows, columns);
   NM_CALL(cublasLtMatrixLayoutCreate(&layout, type, columns, rows, stride));
   if (count == 1) return layout;
   const auto set = [&](cublasLtMatrixLayoutAttribute_t name, auto value) {
@@ -120,14 +122,12 @@ Product::Product(cublasLtHandle_t handle, Precision precision, const ProductShap
                  const void* bias, int64_t workspace_bytes)
     : handle_(handle),
       operation_(make_operation(precision, shape, bias)),
-      a_(make_layout(cublas_type(precision), shape.a_transposed ? shape.inner : shape.rows,
-                     shape.a_transposed ? shape.rows : shape.inner, shape.a_stride, shape.count,
-                     shape.a_step)),
-      b_(make_layout(cublas_type(precision), shape.b_transposed ? shape.columns : shape.inner,
-                     shape.b_transposed ? shape.inner : shape.columns, shape.b_stride, shape.count,
-                     shape.b_step)),
+      a_(make_layout(cublas_type(precision), shape.rows, shape.inner, shape.a_transposed,
+                     shape.a_stride, shape.count, shape.a_step)),
+      b_(make_layout(cublas_type(precision), shape.inner, shape.columns, shape.b_transposed,
+                     shape.b_stride, shape.count, shape.b_step)),
       d_(make_layout(shape.fp32_result ? CUDA_R_32F : cublas_type(precision), shape.rows,
-                     shape.columns, shape.d_stride, shape.count, shape.d_step)),
+                     shape.columns, false, shape.d_stride, shape.count, shape.d_step)),
       preference_(make_preference(shape, workspace_bytes)),
       workspace_bytes_(workspace_bytes) {
   const std::vector<cublasLtMatmulAlgo_t> found = heuristic(most_first_algorithms);

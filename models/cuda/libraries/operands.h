@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "models/shapes.h"
+#include "models/cuda/kernels/attention/attention.h"
 
 namespace nearmetal::cuda {
 

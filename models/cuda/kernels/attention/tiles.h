@@ -7,7 +7,6 @@
 #include "models/cuda/kernels/attention/attention.h"
 #include "models/cuda/kernels/pack.h"
 #include "models/cuda/kernels/warp.h"
-#include "models/cuda/kernels/warp_product.h"
 
 namespace nearmetal::cuda {
 

@@ -1,5 +1,5 @@
 #include "models/cuda/device/call.h"
-#include "models/cuda/kernels/partial_sums.h"
+#include "models/cuda/kernels/channel_reduction.h"
 #include "models/cuda/kernels/pointwise/backward.h"
 #include "models/cuda/kernels/pointwise/backward_tiles.h"
 

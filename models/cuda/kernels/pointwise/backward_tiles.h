@@ -200,12 +200,8 @@ class Former {
   GradientForm<T> form_;
 };
 
-#endif  // NM_HAS_WGMMA
-
 // The gradient at the convolution's input in the fused backward kernel: as the product leaves it,
 // or joined with that of another consumer (device code).
-
-#ifdef NM_HAS_WGMMA
 
 // dx of a tile = gradient x weights. A thread's results lie in two rows, halves; of each panel it
 // has 16 neighbouring channels, two parts of 8.

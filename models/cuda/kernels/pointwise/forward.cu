@@ -1,5 +1,4 @@
 #include "models/cuda/kernels/channel_reduction.h"
-#include "models/cuda/kernels/pointwise/moments_inputs.h"
 #include "models/cuda/kernels/pointwise/product.h"
 #include "models/cuda/kernels/pointwise/second_moments.h"
 

@@ -7,10 +7,22 @@
 #pragma once
 
 #include "models/cuda/kernels/pack.h"
-#include "models/cuda/kernels/warp_product.h"
 #include "models/cuda/kernels/wgmma.h"
 
 namespace nearmetal::cuda {
+
+/// The convolutions for which there are kernels of second moments.
+constexpr bool has_moments_kernels(int inputs) { return inputs == 64 || inputs == 128; }
+inline constexpr int moments_widening = 4;  // outputs for an input
+
+/// Calls body.operator()<T, inputs>() for a type of 16 bits.
+template <class Body>
+void with_inputs(Precision precision, int inputs, Body&& body) {
+  with_16_bit_type(precision, [&]<class T>() {
+    if (inputs == 64) return body.template operator()<T, 64>();
+    body.template operator()<T, 128>();
+  });
+}
 
 inline constexpr int product_threads = 256;
 inline constexpr int product_blocks_at_once = 2;  // on a multiprocessor

@@ -1,8 +1,6 @@
 #include "models/cuda/kernels/channel_reduction.h"
-#include "models/cuda/kernels/pointwise/moments_inputs.h"
+#include "models/cuda/kernels/pointwise/product.h"
 #include "models/cuda/kernels/pointwise/second_moments.h"
-#include "models/cuda/kernels/warp.h"
-#include "models/cuda/kernels/warp_product.h"
 
 namespace nearmetal::cuda {
 namespace {
