@@ -222,12 +222,6 @@ int64_t Graph::features() const {
 
 int64_t Graph::logits_per_sample() const { return classifier().shape.elements(); }
 
-int64_t Graph::largest_tensor_elements() const {
-  int64_t largest = 0;
-  for (const Node& node : nodes_) largest = std::max(largest, node.shape.elements());
-  return largest;
-}
-
 double Graph::forward_flops(const Node& node) const {
   const auto tokens = static_cast<double>(node.shape.tokens());
   switch (node.op) {
