@@ -10,6 +10,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "base/descriptor.h"
 #include "base/errors.h"
 
 namespace nearmetal {
@@ -90,21 +91,18 @@ class TemporaryFile {
   explicit TemporaryFile(const std::filesystem::path& path)
       : path_(path),
         file_(open(folder_of(path).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, S_IRUSR | S_IWUSR)) {
-    if (file_ >= 0) return;
+    if (file_.is_open()) return;
     name_ = name_ending("XXXXXX");
-    file_ = mkostemp(name_.data(), O_CLOEXEC);
-    if (file_ < 0) fail_with_errno(path_);
+    file_ = Descriptor(mkostemp(name_.data(), O_CLOEXEC));
+    if (!file_.is_open()) fail_with_errno(path_);
   }
   ~TemporaryFile() {
-    if (file_ >= 0) close(file_);
     if (!named_ && !name_.empty()) unlink(name_.c_str());
   }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
 
   void append(std::string_view content) {
     while (!content.empty()) {
-      const ssize_t written = write(file_, content.data(), content.size());
+      const ssize_t written = write(file_.number(), content.data(), content.size());
       if (written < 0 && errno == EINTR) continue;
       if (written < 0) fail_with_errno(path_);
       content.remove_prefix(static_cast<size_t>(written));
@@ -115,16 +113,16 @@ class TemporaryFile {
     // mkostemp() makes files that only their owner reads; a report is for everyone that umask lets.
     const mode_t mask = umask(0);
     umask(mask);
-    if (fchmod(file_, 0666 & ~mask) != 0 || fsync(file_) != 0) fail_with_errno(path_);
+    if (fchmod(file_.number(), 0666 & ~mask) != 0 || fsync(file_.number()) != 0)
+      fail_with_errno(path_);
     if (name_.empty() && link_as(path_)) return;
     if (name_.empty() && !replace) fail(path_, exists);
     for (int number = 0; name_.empty(); ++number) {
       const std::string name = name_ending(std::to_string(getpid()) + "-" + std::to_string(number));
       if (link_as(name)) name_ = name;
     }
-    const int closed = close(file_);  // some file systems report a full disk only here
-    file_ = -1;
-    if (closed != 0) fail_with_errno(path_);
+    // Some file systems report a full disk only here.
+    if (file_.close() != 0) fail_with_errno(path_);
     rename_to_path(replace);
   }
 
@@ -135,7 +133,7 @@ class TemporaryFile {
 
   // Gives a file without a name this one; false where there is another of that name.
   bool link_as(const std::filesystem::path& name) const {
-    const std::string open_file = "/proc/self/fd/" + std::to_string(file_);
+    const std::string open_file = "/proc/self/fd/" + std::to_string(file_.number());
     const int failed =
         linkat(AT_FDCWD, open_file.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW);
     if (failed != 0 && errno != EEXIST) fail_with_errno(path_);
@@ -155,15 +153,14 @@ class TemporaryFile {
 
   std::filesystem::path path_;
   std::string name_{};  // empty: none yet
-  int file_ = -1;
+  Descriptor file_;
   bool named_ = false;
 };
 
 void sync_folder(const std::filesystem::path& path) {
-  const int folder = open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return;  // the file is there; only its safety against a power cut is not known
-  fsync(folder);
-  close(folder);
+  const Descriptor folder(open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // The file is there; only its safety against a power cut is not known.
+  if (folder.is_open()) fsync(folder.number());
 }
 
 }  // namespace

@@ -39,6 +39,12 @@ struct Interval {
   bool operator==(const Interval&) const = default;
 };
 
+/// The lower and the upper one.
+inline std::pair<Maybe<double>, Maybe<double>> bounds_of(const Maybe<Interval>& interval) {
+  if (!interval) return {Unknown{interval.reason}, Unknown{interval.reason}};
+  return {interval->lower, interval->upper};
+}
+
 /// A figure, and how far the spread of runs leaves it open.
 struct Estimate {
   double value = 1;

@@ -10,6 +10,8 @@
 #include <string>
 #include <system_error>
 
+#include "base/descriptor.h"
+
 namespace nearmetal {
 namespace {
 
@@ -17,29 +19,20 @@ namespace {
   throw std::system_error(errno, std::generic_category(), what);
 }
 
-class FileDescriptor {
- public:
-  FileDescriptor(int number, const std::string& what) : number_(number) {
-    if (number < 0) fail(what);
-  }
-  ~FileDescriptor() { close(number_); }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  int number() const { return number_; }
-
- private:
-  int number_;
-};
+Descriptor opened(int number, const std::string& what) {
+  if (number < 0) fail(what);
+  return Descriptor(number);
+}
 
 // Two files never have the same.
-std::string identity(const FileDescriptor& file) {
+std::string identity(const Descriptor& file) {
   struct stat status {};
   if (fstat(file.number(), &status) != 0) fail("shared memory");
   return std::to_string(status.st_dev) + " " + std::to_string(status.st_ino) + " " +
          std::to_string(status.st_size);
 }
 
-std::byte* mapped(const FileDescriptor& file, int64_t bytes) {
+std::byte* mapped(const Descriptor& file, int64_t bytes) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.number(), 0);
   if (memory == MAP_FAILED) fail("no " + std::to_string(bytes) + " bytes of shared memory");
   return static_cast<std::byte*>(memory);
@@ -49,7 +42,7 @@ std::byte* mapped(const FileDescriptor& file, int64_t bytes) {
 
 SharedMemory::SharedMemory(World& world, int64_t bytes) : bytes_(bytes) {
   if (world.rank() == 0) {
-    const FileDescriptor file(memfd_create("nearmetal", MFD_CLOEXEC), "no shared memory");
+    const Descriptor file = opened(memfd_create("nearmetal", MFD_CLOEXEC), "no shared memory");
     if (ftruncate(file.number(), bytes) != 0) fail("no shared memory");
     data_ = mapped(file, bytes);
     world.broadcast("/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(file.number()));
@@ -59,7 +52,7 @@ SharedMemory::SharedMemory(World& world, int64_t bytes) : bytes_(bytes) {
   }
   const std::string path = world.broadcast(""), wanted = world.broadcast("");
   const std::string what = "no way to the shared memory of rank 0, " + path;
-  const FileDescriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC), what);
+  const Descriptor file = opened(open(path.c_str(), O_RDWR | O_CLOEXEC), what);
   if (identity(file) != wanted) throw std::runtime_error(what + ": it is another file here");
   data_ = mapped(file, bytes);
   world.all_gather("opened");

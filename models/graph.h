@@ -218,7 +218,6 @@ class Graph {
   int64_t logits_per_sample() const { return classifier().shape.elements(); }
   /// The shape of an image; for a stage, of the value that it receives; for a sequence {1, tokens}.
   const Shape& image() const { return nodes_.front().shape; }
-  int64_t largest_tensor_elements() const;  // of one image
 
   /// Multiplications and additions of the convolutions, the linear layers and the two products of
   /// attention, counted apart (2 per multiply-add), for one image: of attention 4 x tokens^2 x

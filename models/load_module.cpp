@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/descriptor.h"
 #include "base/errors.h"
 
 namespace nearmetal {
@@ -42,20 +43,15 @@ fs::path module_path(const std::string& name, const std::string& what) {
 class AwayFromHere {
  public:
   AwayFromHere() : here_(open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)) {
-    if (here_ < 0 || (access(".", X_OK) == 0 && chdir("/") == 0)) return;
-    close(here_);
-    here_ = -1;
+    if (here_.is_open() && (access(".", X_OK) != 0 || chdir("/") != 0)) here_.close();
   }
   ~AwayFromHere() {
-    if (here_ < 0) return;
-    if (fchdir(here_) != 0) std::abort();  // what is written would come to lie elsewhere
-    close(here_);
+    // What is written would come to lie elsewhere.
+    if (here_.is_open() && fchdir(here_.number()) != 0) std::abort();
   }
-  AwayFromHere(const AwayFromHere&) = delete;
-  AwayFromHere& operator=(const AwayFromHere&) = delete;
 
  private:
-  int here_;
+  Descriptor here_;
 };
 
 }  // namespace

@@ -22,8 +22,7 @@ import subprocess
 import sys
 import time
 
-from injection import (Injection, Kind, cli, mpiruns, processes, ranks, runs_of, wait_until,
-                       whole_lines)
+from injection import Injection, Kind, cli, mpiruns, ranks, runs_of, wait_until, whole_lines
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL)
 SWEEP = ["sweep", *cli.TINY_WORK, "--output", "s.json"]

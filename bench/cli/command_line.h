@@ -195,7 +195,7 @@ struct Context {
 };
 
 /// The action that a command line asks for. Throws what exit_code_of() maps
-/// (bench/cli/exit_status.h).
+/// (bench/cli/process.h).
 using Action = std::function<ExitCode(const Context&)>;
 
 struct Command {

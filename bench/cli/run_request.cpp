@@ -10,7 +10,8 @@
 #include "bench/cli/parse_value.h"
 #include "comm/layout/gpu_profiles.h"
 #include "models/networks/registry.h"
-#include "reports/json/json.h"
+#include "reports/json/json_text.h"
+#include "reports/json/report_fields.h"
 
 namespace nearmetal {
 namespace {
@@ -128,7 +129,7 @@ void add_conducted_options(Options& options, RunRequest& request) {
   options.toggle("--conducted", request.conducted, "");
   options.text("--arm", "", request.arm, "");
   options.value("--grid-point", "", "", [&request](const std::string& text) {
-    request.grid_point = grid_point_from_json(text);
+    request.grid_point = json::parsed<GridPoint>(text);
   });
   options.number("--sharers", "", request.sharing_jobs, {1, 1e6}, "");
   options.toggle("--through-mps", request.through_mps, "");

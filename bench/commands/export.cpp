@@ -17,7 +17,8 @@
 #include "bench/run/prepare_device.h"
 #include "models/graph.h"
 #include "models/inference.h"
-#include "reports/json/json.h"
+#include "reports/json/json_text.h"
+#include "reports/json/report_fields.h"
 
 namespace nearmetal {
 namespace {
@@ -280,7 +281,7 @@ ExitCode run_export(const ExportRequest& request, const Context& context) {
     if (asked.inference) training.logits = evaluated_logits(*device, training, terminal);
     add_training(tensors, graph, training);
   }
-  metadata["config"] = to_json(device ? device->config : asked);
+  metadata["config"] = json::line_of(device ? device->config : asked);
   write_safetensors(path, tensors, metadata, asked.force);
   terminal.remark("exported: " + path.string());
   return ExitCode::ok;

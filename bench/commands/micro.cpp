@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
+#include <memory>
 #include <optional>
 
 #include "base/pattern.h"
@@ -7,6 +9,7 @@
 #include "bench/cli/run_request.h"
 #include "bench/commands/program.h"
 #include "bench/micro/probes.h"
+#include "bench/run/attribute.h"
 #include "bench/run/prepare_device.h"
 #include "bench/run/together.h"
 
@@ -82,6 +85,50 @@ Ceilings measured_ceilings(const std::vector<Probe>& probes, const PreparedDevic
 
 void list_probes(const std::vector<Probe>& probes, std::ostream& out) {
   for (const Probe& probe : probes) print_line(out, probe.name + ": " + probe.work);
+}
+
+// Fixed work of one thread, about a millisecond of it: what a clock that changes, a busy neighbour
+// or a hypervisor takes away shows in its slowest runs.
+Probe cpu_quantum_probe() {
+  constexpr int64_t length = 1'000'000;
+  return {.name = "cpu/quantum",
+          .work = "a million dependent multiplications by one thread; p99 shows what disturbs it",
+          .start = []() -> TimedRuns {
+            return [](int64_t runs) {
+              const double begin = steady_seconds();
+              volatile uint64_t value = 1;
+              for (int64_t run = 0; run < runs; ++run) value = multiply_in_a_chain(value, length);
+              return steady_seconds() - begin;
+            };
+          }};
+}
+
+// With several ranks those of the paths between them, else those of this host and its device.
+std::vector<Probe> find_probes(const PreparedDevice& device, World& world) {
+  const int gpu = static_cast<int>(device.config.gpu);
+  if (world.size() == 1) {
+    std::vector<Probe> probes = device.backend.probes(gpu);
+    probes.insert(probes.begin(), cpu_quantum_probe());
+    return probes;
+  }
+  std::vector<Probe> probes = world.probes();
+  if (device.config.device == Device::cuda) {
+    Nccl& nccl = set_up_nccl(world);
+    std::ranges::move(nccl.probes(new_nccl_group(world, nccl), world.rank(), world.size(), gpu),
+                      std::back_inserter(probes));
+  }
+  return probes;
+}
+
+// The kernels of a step, on a program that they keep (prepare_program()).
+std::vector<Probe> find_step_probes(PreparedDevice& device, const Terminal& terminal) {
+  const std::shared_ptr<Program> program = prepare_program(device, terminal);
+  program->restart(start_parameters(device.config));
+  std::vector<Probe> probes = program->probes();
+  for (Probe& probe : probes) {
+    probe.start = [program, start = std::move(probe.start)] { return start(); };
+  }
+  return probes;
 }
 
 // Kernels of a step are timed beside ceilings, which are measured for them.

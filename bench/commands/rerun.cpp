@@ -65,8 +65,7 @@ void require_repeatable(const Report& report, const std::string& source) {
   if (report.kind == Kind::imported) {
     throw NotComparable(beginning + "it holds imported results, which others published");
   }
-  if (std::ranges::none_of(report.arms[0].runs,
-                           [](const Run& run) { return run.status == Status::complete; })) {
+  if (std::ranges::count(report.arms[0].runs, Status::complete, &Run::status) == 0) {
     throw InvalidReport(beginning + "it holds no complete run to compare new ones with");
   }
 }

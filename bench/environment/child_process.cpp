@@ -16,6 +16,7 @@
 #include <sstream>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 namespace nearmetal {
 namespace {
@@ -103,10 +104,6 @@ int wait_for_child(pid_t child) {
 }
 
 }  // namespace
-
-void Descriptor::close() {
-  if (number_ >= 0) ::close(std::exchange(number_, -1));
-}
 
 Pipe::Pipe() {
   std::array<int, 2> ends{};

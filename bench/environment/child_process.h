@@ -5,27 +5,11 @@
 
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "base/descriptor.h"
+
 namespace nearmetal {
-
-/// A file descriptor that is closed with this object.
-class Descriptor {
- public:
-  explicit Descriptor(int number = -1) : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  ~Descriptor() { close(); }
-  void close();
-  int number() const { return number_; }
-
- private:
-  int number_;  // -1: none
-};
 
 struct Pipe {
   /// Throws std::system_error.

@@ -1,22 +1,13 @@
-// Collects what `nearmetal micro` can time here, and times it by Google Benchmark.
+// Times probes by Google Benchmark.
 #pragma once
 
 #include <ostream>
+#include <string>
 #include <vector>
 
-#include "bench/cli/output.h"
-#include "bench/run/prepare_device.h"
-#include "comm/world.h"
 #include "models/probe.h"
 
 namespace nearmetal {
-
-/// The probes: with several ranks those of the paths between them, else those of this host and its
-/// device.
-std::vector<Probe> find_probes(const PreparedDevice& device, World& world);
-
-/// The kernels of a step, on a program that they keep (prepare_program()).
-std::vector<Probe> find_step_probes(PreparedDevice& device, const Terminal& terminal);
 
 struct TimingOptions {
   int repetitions = 3;

@@ -22,9 +22,22 @@
 #include "models/synthetic.h"
 #include "reports/document/metric.h"
 #include "reports/json/kernel_cache.h"
+#include "reports/statistics/statistics.h"
 
 namespace nearmetal {
 namespace {
+
+// Quantiles of steps that were taken one at a time.
+Latency latency_of(std::span<const double> seconds) {
+  constexpr ptrdiff_t fewest_for_p99 = 100;
+  Latency latency;
+  latency.steps = std::ssize(seconds);
+  latency.median_seconds = median(seconds);
+  latency.p95_seconds = quantile(seconds, 0.95);
+  latency.p99_seconds = Unknown{"fewer than " + std::to_string(fewest_for_p99) + " steps"};
+  if (std::ssize(seconds) >= fewest_for_p99) latency.p99_seconds = quantile(seconds, 0.99);
+  return latency;
+}
 
 constexpr int64_t most_verify_samples = 16;
 constexpr int64_t most_verify_steps = 60;
@@ -119,8 +132,10 @@ void choose_batch(RankTask& task) {
   together(world, [&] { largest = task.device.backend.largest_batch(task.part(), options); });
   largest = -maximum_of_ranks(world, -largest);  // every rank takes what fits on all
   if (largest < 1) throw std::runtime_error("out of memory: not even a batch of 1 fits");
-  const int64_t indexed = std::max<int64_t>(
-      1, std::numeric_limits<int32_t>::max() / task.device.graph.largest_tensor_elements());
+  const auto elements = [](const Node& node) { return node.shape.elements(); };
+  const int64_t tensor =
+      elements(*std::ranges::max_element(task.device.graph.nodes(), {}, elements));
+  const int64_t indexed = std::max<int64_t>(1, std::numeric_limits<int32_t>::max() / tensor);
   config.batch = comfortable_batch(largest, indexed);
   fill_defaults(config, config.device);
   task.terminal.remark("batches of up to " + std::to_string(largest) + " fit; taking " +

@@ -305,15 +305,4 @@ StepTime step_time_of(std::span<const double> seconds) {
   return time;
 }
 
-Latency latency_of(std::span<const double> seconds) {
-  constexpr ptrdiff_t fewest_for_p99 = 100;
-  Latency latency;
-  latency.steps = std::ssize(seconds);
-  latency.median_seconds = median(seconds);
-  latency.p95_seconds = quantile(seconds, 0.95);
-  latency.p99_seconds = Unknown{"fewer than " + std::to_string(fewest_for_p99) + " steps"};
-  if (std::ssize(seconds) >= fewest_for_p99) latency.p99_seconds = quantile(seconds, 0.99);
-  return latency;
-}
-
 }  // namespace nearmetal

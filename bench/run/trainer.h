@@ -85,7 +85,4 @@ bool fell(std::span<const StepRecord> steps, float StepRecord::*value);
 
 StepTime step_time_of(std::span<const double> seconds);
 
-/// Quantiles of steps that were taken one at a time.
-Latency latency_of(std::span<const double> seconds);
-
 }  // namespace nearmetal

@@ -92,15 +92,8 @@ ArmSpeedup speedup_of(const ScalingPoint& point) {
                    .ranks = point.ranks,
                    .speedup = point.speedup.value,
                    .efficiency = point.efficiency.value};
-  const auto fill = [](const Maybe<Interval>& interval, Maybe<double>& lower,
-                       Maybe<double>& upper) {
-    lower = upper = Unknown{interval.reason};
-    if (!interval) return;
-    lower = interval->lower;
-    upper = interval->upper;
-  };
-  fill(point.speedup.interval, found.speedup_lower, found.speedup_upper);
-  fill(point.efficiency.interval, found.efficiency_lower, found.efficiency_upper);
+  std::tie(found.speedup_lower, found.speedup_upper) = bounds_of(point.speedup.interval);
+  std::tie(found.efficiency_lower, found.efficiency_upper) = bounds_of(point.efficiency.interval);
   return found;
 }
 

@@ -8,7 +8,8 @@
 #include "comm/layout/shell_text.h"
 #include "comm/layout/short_form.h"
 #include "models/probe.h"
-#include "reports/json/json.h"
+#include "reports/json/json_text.h"
+#include "reports/json/report_fields.h"
 
 namespace nearmetal {
 namespace {
@@ -156,7 +157,7 @@ void append_arm(std::vector<std::string>& arguments, const LaunchPlan& plan, siz
   if (!layout.grid) return;
   GridPoint point = *layout.grid;
   point.layout += suffix;
-  arguments.push_back("--grid-point=" + to_json(point));
+  arguments.push_back("--grid-point=" + json::line_of(point));
 }
 
 std::vector<std::string> arguments_of(const LaunchPlan& plan, size_t layout, size_t index) {

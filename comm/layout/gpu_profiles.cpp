@@ -105,14 +105,6 @@ const MigProfile* largest_equal_profile(const std::string& gpu_name, int64_t cou
   return largest;
 }
 
-std::string mig_commands(int64_t gpu, bool is_on, const std::vector<std::string>& profiles) {
-  const std::string index = std::to_string(gpu);
-  const std::string text = is_on ? "" : "nvidia-smi -i " + index + " -mig 1";
-  if (profiles.empty()) return text;
-  return text + (is_on ? "" : ", then ") + "nvidia-smi mig -i " + index + " -cgi " +
-         joined(profiles, ",") + " -C";
-}
-
 std::optional<VgpuProfile> parse_vgpu_profile(const std::string& text) {
   // Boards have letters in front; parts of their names may follow a dash (RTX6000-Ada-48C).
   static const Pattern form(

@@ -40,10 +40,6 @@ std::string no_such_profile(const std::string& profile, const std::string& gpu_n
 /// The largest profile of which `count` fit on a GPU of this name; null: none, or it is not known.
 const MigProfile* largest_equal_profile(const std::string& gpu_name, int64_t count);
 
-/// The commands by which an administrator would have these instances on a GPU: "nvidia-smi -i 0
-/// -mig 1, then nvidia-smi mig -i 0 -cgi 1g.18gb,1g.18gb -C"; the first part where MIG is off.
-std::string mig_commands(int64_t gpu, bool is_on, const std::vector<std::string>& profiles);
-
 /// The meaning of the name of a vGPU: BOARD-40C has 40 GB of the board and takes turns with others
 /// on the whole of it; BOARD-3-20C is an instance of MIG with 3 slices; ME: with media extensions.
 /// Source: NVIDIA vGPU software documentation, "Virtual GPU Types for Supported GPUs" (A100-40C,

@@ -15,6 +15,16 @@
 namespace nearmetal {
 namespace {
 
+// The commands by which an administrator would have these instances on a GPU: "nvidia-smi -i 0
+// -mig 1, then nvidia-smi mig -i 0 -cgi 1g.18gb,1g.18gb -C"; the first part where MIG is off.
+std::string mig_commands(int64_t gpu, bool is_on, const std::vector<std::string>& profiles) {
+  const std::string index = std::to_string(gpu);
+  const std::string text = is_on ? "" : "nvidia-smi -i " + index + " -mig 1";
+  if (profiles.empty()) return text;
+  return text + (is_on ? "" : ", then ") + "nvidia-smi mig -i " + index + " -cgi " +
+         joined(profiles, ",") + " -C";
+}
+
 const Host& host_named(const std::vector<Host>& hosts, const std::string& name) {
   const auto found = std::ranges::find(hosts, name, &Host::name);
   static const Host unknown;  // the placement says that it is not there

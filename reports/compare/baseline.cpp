@@ -43,13 +43,6 @@ void require_name(const std::string& name) {
                               "., and not - or . first");
 }
 
-bool has_complete_run(const Report& report) {
-  return std::ranges::any_of(report.arms, [](const Arm& arm) {
-    return std::ranges::any_of(arm.runs,
-                               [](const Run& run) { return run.status == Status::complete; });
-  });
-}
-
 std::vector<KeyField> context_of(const std::vector<KeyField>& key) {
   std::vector<KeyField> context = key;
   std::erase_if(context, [](const KeyField& field) { return field.severity == Severity::layout; });
@@ -111,7 +104,9 @@ fs::path place_of_copy(const ReportText& copied) {
   RunSet set;
   add_runs(set, report, copied.source);
   require_none_imported(set, "a baseline keeps runs of nearmetal alone");
-  if (!has_complete_run(report)) throw InvalidReport(copied.source + " holds no complete run");
+  if (std::ranges::all_of(set.arms, [](const auto& arm) { return complete_runs(arm).empty(); })) {
+    throw InvalidReport(copied.source + " holds no complete run");
+  }
   std::string time = report.invocation.started_at;
   std::erase(time, ':');
   return fs::path(fingerprint(*first_run(set))) /

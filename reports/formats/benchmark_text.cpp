@@ -221,9 +221,7 @@ const char* element_of(RowAnswer answer) {
 }
 
 Case case_of(const ComparisonRow& row, RowAnswer answer, const CompareOptions& options) {
-  Maybe<double> lower, upper;
-  if (row.difference_interval) lower = row.difference_interval->lower;
-  if (row.difference_interval) upper = row.difference_interval->upper;
+  const auto [lower, upper] = bounds_of(row.difference_interval);
   return {.arm = title_of(row),
           .name = row.metric,
           .figures = {{"base", row.base_side.geometric_mean},

@@ -103,14 +103,13 @@ void require_whole(const PublishedLog& log, int64_t line, const Header& header) 
   if (header.line == 0) {
     stop_at(log, line, std::string("'") + total_words + "' without a header before it ('Model:')");
   }
-  const auto require = [&](bool there, const char* name) {
-    if (there) return;
-    stop_at(log, line,
-            "the run that began on line " + std::to_string(header.line) + " lacks '" + name + "'");
-  };
-  require(header.values.contains("Model"), "Model:");
-  require(header.global_batch.has_value(), "Batch size: N global");
-  require(header.batch.has_value(), "N per device");
+  const char* const lacking = !header.values.contains("Model") ? "Model:"
+                              : !header.global_batch           ? "Batch size: N global"
+                              : !header.batch                  ? "N per device"
+                                                               : nullptr;
+  if (lacking == nullptr) return;
+  stop_at(log, line,
+          "the run that began on line " + std::to_string(header.line) + " lacks '" + lacking + "'");
 }
 
 NamedResult result_of(const PublishedLog& log, const LogLine& line, const Header& header) {

@@ -116,28 +116,22 @@ void take_entry(JournalEntry entry, std::vector<JournalEntry>& entries) {
   entries.push_back(std::move(entry));
 }
 
-int opened(const std::filesystem::path& path, int flags) {
+Descriptor opened(const std::filesystem::path& path, int flags) {
   require_own_links(path);
-  const int file = open(path.c_str(), flags | O_WRONLY | O_APPEND | O_CLOEXEC, 0666);
-  // Where a file system has no locks, nobody is kept out.
-  if (file >= 0 && (flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)) return file;
-  if (file >= 0) {
-    close(file);
-    throw OutputError(path.string() + " is being written by another sweep; let it end, or end it");
+  Descriptor file(open(path.c_str(), flags | O_WRONLY | O_APPEND | O_CLOEXEC, 0666));
+  if (!file.is_open()) {
+    throw OutputError(path.string() + " cannot be written: " + std::strerror(errno) +
+                      (errno == EEXIST ? "; go on with it by --resume, or remove it" : ""));
   }
-  throw OutputError(path.string() + " cannot be written: " + std::strerror(errno) +
-                    (errno == EEXIST ? "; go on with it by --resume, or remove it" : ""));
+  // Where a file system has no locks, nobody is kept out.
+  if (flock(file.number(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return file;
+  throw OutputError(path.string() + " is being written by another sweep; let it end, or end it");
 }
 
 }  // namespace
 
-Journal::Journal(std::filesystem::path path, int file) : path_(std::move(path)), file_(file) {}
-Journal::Journal(Journal&& other) noexcept : path_(std::move(other.path_)), file_(other.file_) {
-  other.file_ = -1;
-}
-Journal::~Journal() {
-  if (file_ >= 0) close(file_);
-}
+Journal::Journal(std::filesystem::path path, Descriptor file)
+    : path_(std::move(path)), file_(std::move(file)) {}
 
 Journal Journal::create(const std::filesystem::path& path, const JournalOrigin& origin,
                         bool replace) {
@@ -192,7 +186,7 @@ Journal Journal::resume(const std::filesystem::path& path, const JournalOrigin& 
 
 void Journal::append(const JournalEntry& entry) {
   const std::string line = json::line_of(entry);
-  const off_t size = lseek(file_, 0, SEEK_END);
+  const off_t size = lseek(file_.number(), 0, SEEK_END);
   try {
     write_line(line);
   } catch (const OutputError&) {
@@ -202,21 +196,21 @@ void Journal::append(const JournalEntry& entry) {
 }
 
 void Journal::shorten(size_t bytes) {
-  if (ftruncate(file_, static_cast<off_t>(bytes)) == 0) return;
+  if (ftruncate(file_.number(), static_cast<off_t>(bytes)) == 0) return;
   throw OutputError(path_.string() + " cannot be shortened: " + std::strerror(errno));
 }
 
 void Journal::write_line(const std::string& line) {
   const std::string text = line + "\n";
   for (size_t done = 0; done < text.size();) {
-    const ssize_t count = write(file_, text.data() + done, text.size() - done);
+    const ssize_t count = write(file_.number(), text.data() + done, text.size() - done);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
       throw OutputError(path_.string() + " cannot be written: " + std::strerror(errno));
     }
     done += count;
   }
-  if (fsync(file_) != 0 && errno != EINVAL) {
+  if (fsync(file_.number()) != 0 && errno != EINVAL) {
     throw OutputError(path_.string() + " cannot be written: " + std::strerror(errno));
   }
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "reports/document/types.h"
 
 namespace nearmetal {
@@ -37,21 +38,17 @@ class Journal {
                         bool any_build, std::vector<JournalEntry>& entries,
                         std::vector<Warning>& warnings);
 
-  Journal(Journal&& other) noexcept;
-  Journal& operator=(Journal&&) = delete;
-  ~Journal();
-
   /// Throws OutputError; then the file ends with the entry before.
   void append(const JournalEntry& entry);
   const std::filesystem::path& path() const { return path_; }
 
  private:
-  Journal(std::filesystem::path path, int file);
+  Journal(std::filesystem::path path, Descriptor file);
   void write_line(const std::string& line);
   void shorten(size_t bytes);
 
   std::filesystem::path path_;
-  int file_;
+  Descriptor file_;
 };
 
 }  // namespace nearmetal

@@ -188,12 +188,6 @@ Report consistent_report_from_json(std::string text) {
   return report;
 }
 
-std::string to_json(const RunConfig& config) { return json::line_of(config); }
-
-std::string to_json(const GridPoint& point) { return json::line_of(point); }
-
-GridPoint grid_point_from_json(const std::string& text) { return json::parsed<GridPoint>(text); }
-
 std::string config_sha256(const RunConfig& config,
                           const std::function<bool(const std::string& name)>& counts) {
   Json settings = json::Writer::json_of(config);

@@ -15,13 +15,6 @@ namespace nearmetal {
 /// Strict JSON, UTF-8 (bytes that are not are replaced), doubles so that they read back unchanged.
 /// Throws std::logic_error for a number that is not finite: unknown is null, with a reason.
 std::string to_json(const Report& report);
-/// The settings alone, on one line.
-std::string to_json(const RunConfig& config);
-
-/// The point on one line, as reports have it.
-std::string to_json(const GridPoint& point);
-/// Throws InvalidReport.
-GridPoint grid_point_from_json(const std::string& text);
 
 /// Changes all that is written for people or comes from the machine, such as arguments, variables,
 /// failures, warnings and reasons; not the names of arms.

@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "base/atomic_file.h"
+#include "base/descriptor.h"
 #include "base/errors.h"
 #include "models/program.h"
 #include "reports/json/json_reader.h"
@@ -80,23 +81,12 @@ std::vector<KernelChoice> plans_of(const CacheFile& cache, const std::string& co
   return found == cache.contexts.end() ? std::vector<KernelChoice>() : found->kernel_choices;
 }
 
-// Held until this object goes: the kernel frees the lock of a process that dies.
-class FileLock {
- public:
-  explicit FileLock(const std::string& path)
-      : file_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
-    if (file_ >= 0 && flock(file_, LOCK_EX) == 0) return;
-    const std::string reason = std::strerror(errno);
-    if (file_ >= 0) close(file_);
-    throw OutputError("cannot lock " + path + ": " + reason);
-  }
-  ~FileLock() { close(file_); }
-  FileLock(const FileLock&) = delete;
-  FileLock& operator=(const FileLock&) = delete;
-
- private:
-  int file_;
-};
+// Locked until the object goes: the kernel frees the lock of a process that dies.
+Descriptor locked(const std::string& path) {
+  Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  if (file.is_open() && flock(file.number(), LOCK_EX) == 0) return file;
+  throw OutputError("cannot lock " + path + ": " + std::strerror(errno));
+}
 
 }  // namespace
 
@@ -139,7 +129,7 @@ void save_kernel_choices(const std::filesystem::path& path, const std::string& c
                          const std::vector<KernelChoice>& plans) {
   std::error_code ignored;  // opening the lock says what is wrong
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), ignored);
-  const FileLock lock(path.string() + ".lock");
+  const Descriptor lock = locked(path.string() + ".lock");
   CacheFile cache;
   try {
     cache = read_cache(path);

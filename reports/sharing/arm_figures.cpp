@@ -121,9 +121,8 @@ std::vector<double> speeds_of_jobs(const Run& run) {
 
 std::vector<const Run*> timed_runs(const RunArm& arm) {
   std::vector<const Run*> runs;
-  for (const SetRun& run : arm.runs) {
-    const bool timed = run.run.throughput || !run.run.jobs.empty();
-    if (run.run.status == Status::complete && timed) runs.push_back(&run.run);
+  for (const SetRun* run : complete_runs(arm)) {
+    if (run->run.throughput || !run->run.jobs.empty()) runs.push_back(&run->run);
   }
   return runs;
 }

@@ -66,9 +66,18 @@ class References {
     return jobs;
   }
 
-  // Whether they did the same work on the same hardware, each job with as many ranks.
-  bool same_context(const RunArm& a, const RunArm& b) const {
-    return context_of(a, *a.share) == context_of(b, *b.share);
+  // Equal for arms that did the same work on the same hardware, each job with as many ranks. A job
+  // among unlike ones has its own, so that it is that of the same job alone.
+  std::string context_of(const RunArm& arm, const ArmShare& share) const {
+    const SetRun& run = first_timed(arm);
+    std::vector<KeyField> key = run.own_key.empty() ? run.key : run.own_key;
+    if (any_batch_) {
+      std::erase_if(key, [](const KeyField& field) {
+        return field.name == "batch" || follows_batch(field.name);
+      });
+    }
+    return arm.group + '\0' + combination_text(arm, any_batch_) + context_sha256(key) +
+           boards_of(arm, share) + ranks_of_jobs(arm);
   }
 
   // The first arm that did the same work, undisturbed, and whose jobs share so; null: there is
@@ -114,19 +123,6 @@ class References {
                               [&](const ArmShare& share) { return wanted(share, job); }));
     }
     return found;
-  }
-
-  // A job among unlike ones has its own context, so that it is that of the same job alone.
-  std::string context_of(const RunArm& arm, const ArmShare& share) const {
-    const SetRun& run = first_timed(arm);
-    std::vector<KeyField> key = run.own_key.empty() ? run.key : run.own_key;
-    if (any_batch_) {
-      std::erase_if(key, [](const KeyField& field) {
-        return field.name == "batch" || follows_batch(field.name);
-      });
-    }
-    return arm.group + '\0' + combination_text(arm, any_batch_) + context_sha256(key) +
-           boards_of(arm, share) + ranks_of_jobs(arm);
   }
 
   // A job of two ranks is no faster than one of one because it shares less.
@@ -423,7 +419,8 @@ RunSet with_best_batches(const RunSet& set) {
     // Unlike jobs may have a batch each, and the speed of one of them is not that of its arm.
     if (!arm.share || !arm.whole.empty() || timed_runs(arm).empty()) continue;
     const auto same = std::ranges::find_if(best.arms, [&](const RunArm& other) {
-      return other.share == arm.share && references.same_context(other, arm);
+      return other.share == arm.share &&
+             references.context_of(other, *other.share) == references.context_of(arm, *arm.share);
     });
     if (same == best.arms.end()) {
       best.arms.push_back(arm);

@@ -99,6 +99,14 @@ def shown_by(process, until=None):
     return text.decode().replace("\r\n", "\n")
 
 
+def places(value, most=None, path=()):
+    """The path of every value below this one, of lists at most so many elements."""
+    yield path
+    inner = value.items() if isinstance(value, dict) else enumerate(value[:most]) if isinstance(value, list) else ()
+    for key, element in inner:
+        yield from places(element, most, (*path, key))
+
+
 class CliTest(unittest.TestCase):
     """Each test has a folder of its own, in which the executable runs."""
 

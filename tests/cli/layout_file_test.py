@@ -65,19 +65,9 @@ exec bash -c "$*"
 """
 
 
-def places(value, path=()):
-    yield path
-    if isinstance(value, dict):
-        for key in value:
-            yield from places(value[key], (*path, key))
-    elif isinstance(value, list):
-        for index, element in enumerate(value):
-            yield from places(element, (*path, index))
-
-
 def mutants():
     """Texts of FULL with one change each."""
-    for path in list(places(FULL))[1:]:
+    for path in list(cli.places(FULL))[1:]:
         for change in [*REPLACEMENTS, "remove", "rename"]:
             mutant = json.loads(json.dumps(FULL))
             parent = mutant

@@ -21,21 +21,10 @@ NO_JSON = ["", " ", "{", "[", "nul", "NaN", '{"schema": NaN}', '{"exit_code": In
            "{'a': 1}", '{"a": 1,}', "{} {}", "\x00", "[" * 100000, SAMPLE + "\x00x"]
 
 
-def places(value, path=()):
-    """The path of every value below this one; of lists, only the first element."""
-    yield path
-    if isinstance(value, dict):
-        for key in value:
-            yield from places(value[key], (*path, key))
-    elif isinstance(value, list):
-        for index in range(min(1, len(value))):
-            yield from places(value[index], (*path, index))
-
-
 def mutants(report):
     """The report with one change at a time, in place: the path of what changed, what the change is, and the
     text of the report."""
-    for path in list(places(report))[1:]:
+    for path in list(cli.places(report, 1))[1:]:
         parent = report
         for key in path[:-1]:
             parent = parent[key]
@@ -86,7 +75,7 @@ class Schema(cli.CliTest):
         return [path in accepted for path in paths]
 
     def assert_agreement(self, report):
-        judge = PlaceJudge(self.schema, report, places(report))
+        judge = PlaceJudge(self.schema, report, cli.places(report, 1))
         names, texts, judged = zip(*[(name, text, judge.is_valid(changed))
                                      for changed, name, text in mutants(report)])
         # Judged as a whole, some are what they are by their place: of each kind of change as many.

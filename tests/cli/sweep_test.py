@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import subprocess
 
 import cli
 import made_up

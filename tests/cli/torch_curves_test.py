@@ -4,7 +4,6 @@ update that is wrong is seen. Exit 77 without PyTorch."""
 import pathlib
 import re
 import subprocess
-import sys
 
 import cli
 import torch_test

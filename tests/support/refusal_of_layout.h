@@ -5,16 +5,12 @@
 #include <string>
 
 #include "comm/layout/layout_json.h"
+#include "tests/support/refusal.h"
 
 namespace nearmetal {
 
 inline std::string refusal_of_layout(const std::string& text) {
-  try {
-    layout_from_json(text);
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "accepted";
+  return refusal_of([&] { layout_from_json(text); });
 }
 
 }  // namespace nearmetal

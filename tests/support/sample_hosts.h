@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "comm/layout/placement.h"
+#include "tests/support/refusal.h"
 
 namespace nearmetal {
 
@@ -49,12 +50,7 @@ inline std::vector<std::string> places(const Placement& placement) {
 }
 
 inline std::string refusal_of_hosts(const Layout& layout, const std::vector<Host>& hosts) {
-  try {
-    place(layout, hosts);
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "accepted";
+  return refusal_of([&] { place(layout, hosts); });
 }
 
 }  // namespace nearmetal

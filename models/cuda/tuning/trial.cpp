@@ -10,6 +10,7 @@
 #include "models/cuda/compiler/emission.h"
 #include "models/cuda/kernels/update.h"
 #include "models/cuda/tuning/convolution_check.h"
+#include "models/cuda/tuning/trial_values.h"
 #include "models/memory_plan.h"
 
 namespace nearmetal::cuda {

@@ -11,9 +11,8 @@ namespace {
 
 std::vector<double> complete_values(const RunArm& arm, const Metric& metric) {
   std::vector<double> values;
-  for (const SetRun& run : arm.runs) {
-    const Maybe<double> value = metric.value_of(run.run);
-    if (run.run.status == Status::complete && value) values.push_back(*value);
+  for (const SetRun* run : complete_runs(arm)) {
+    if (const Maybe<double> value = metric.value_of(run->run)) values.push_back(*value);
   }
   return values;
 }

@@ -17,9 +17,9 @@ constexpr size_t most_arms = 8;
 // none has.
 const Run* typical_run(const RunArm& arm, bool (*has)(const Run& run)) {
   std::vector<const Run*> runs;
-  for (const SetRun& run : arm.runs) {
-    const bool counts = run.run.status == Status::complete && run.run.throughput;
-    if (counts && !run.run.ranks.empty() && has(run.run)) runs.push_back(&run.run);
+  for (const SetRun* set_run : complete_runs(arm)) {
+    const Run& run = set_run->run;
+    if (run.throughput && !run.ranks.empty() && has(run)) runs.push_back(&run);
   }
   if (runs.empty()) return nullptr;
   const auto middle = runs.begin() + static_cast<std::ptrdiff_t>((runs.size() - 1) / 2);

@@ -13,6 +13,7 @@
 #include "reports/json/json_writer.h"
 #include "reports/json/report_fields.h"
 #include "tests/support/parse_options.h"
+#include "tests/support/refusal.h"
 
 namespace nearmetal {
 namespace {
@@ -35,22 +36,12 @@ std::string printed(const std::vector<std::string>& arguments) {
   return out.str();
 }
 
-template <class Call>
-std::string refusal(const Call& call) {
-  try {
-    call();
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "";
-}
-
 std::string refusal_of_arguments(const std::vector<std::string>& arguments) {
-  return refusal([&] { parse(arguments); });
+  return refusal_of([&] { parse(arguments); });
 }
 
 std::string refusal_of_command(const std::vector<std::string>& arguments) {
-  return refusal([&] { printed(arguments); });
+  return refusal_of([&] { printed(arguments); });
 }
 
 // As they are named in the report.

@@ -10,6 +10,7 @@
 #include "bench/run/prepare_device.h"
 #include "bench/run/trainer.h"
 #include "reports/json/json.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
 
 namespace nearmetal {
@@ -177,13 +178,10 @@ TEST(FillDefaults, TheLargestGradientsOfADeepNetworkStayWithinFp16) {
 
 struct CheckSettings : testing::Test {
   std::string refusal(Device device, std::initializer_list<const char*> given) {
-    try {
+    return refusal_of([&] {
       fill_defaults(config, device);
       check_settings({config, {given.begin(), given.end()}});
-    } catch (const std::invalid_argument& error) {
-      return error.what();
-    }
-    return "";
+    });
   }
   RunConfig config;
 };

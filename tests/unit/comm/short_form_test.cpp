@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "comm/layout/layout.h"
+#include "tests/support/refusal.h"
 
 namespace nearmetal {
 namespace {
@@ -14,12 +15,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 std::string refusal_of_form(const std::string& text) {
-  try {
-    parse_short_form(text);
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "accepted";
+  return refusal_of([&] { parse_short_form(text); });
 }
 
 TEST(ShortForm, IsNodesTimesVmsTimesGpus) {

@@ -7,6 +7,7 @@
 #include "bench/commands/compare.h"
 #include "bench/commands/program.h"
 #include "tests/support/parse_options.h"
+#include "tests/support/refusal.h"
 
 namespace nearmetal {
 namespace {
@@ -29,12 +30,7 @@ GateForm parse_gate(const std::vector<std::string>& words) {
 }
 
 std::string refusal_of_compare(const std::vector<std::string>& words) {
-  try {
-    parse_compare(words);
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "";
+  return refusal_of([&] { parse_compare(words); });
 }
 
 TEST(CompareOptions, SidesOfAComparison) {

@@ -21,6 +21,7 @@
 
 #include "base/errors.h"
 #include "reports/json/report_files.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
 
 namespace nearmetal {
@@ -167,12 +168,7 @@ TEST(AtomicFile, AFullDiskLeavesTheOldFileAndNoNewOne) {
 }
 
 std::string refusal_of_path(const std::filesystem::path& path, bool replace = false) {
-  try {
-    require_writable(path, replace);
-  } catch (const OutputError& error) {
-    return error.what();
-  }
-  return "";
+  return refusal_of<OutputError>([&] { require_writable(path, replace); });
 }
 
 TEST(AtomicFile, PathsAreCheckedBeforehand) {

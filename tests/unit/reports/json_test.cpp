@@ -10,6 +10,7 @@
 #include "base/pattern.h"
 #include "reports/json/json_writer.h"
 #include "reports/json/report_files.h"
+#include "tests/support/refusal.h"
 #include "tests/support/sample_report.h"
 #include "tests/support/temporary_folder.h"
 
@@ -23,12 +24,7 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 std::string refusal_of_report(const std::string& text) {
-  try {
-    report_from_json(text);
-  } catch (const InvalidReport& error) {
-    return error.what();
-  }
-  return "";
+  return refusal_of<InvalidReport>([&] { report_from_json(text); });
 }
 
 // The sample with the value at this place replaced.

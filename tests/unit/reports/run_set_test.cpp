@@ -10,6 +10,7 @@
 #include "reports/compare/read_runs.h"
 #include "reports/document/metric.h"
 #include "tests/support/made_up_runs.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
 
 namespace nearmetal {
@@ -23,12 +24,7 @@ std::string report_text(const std::vector<double>& throughputs, int minute = 0) 
 }
 
 std::string refusal_of_runs(const Places& places) {
-  try {
-    read_runs(places);
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "";
+  return refusal_of<std::exception>([&] { read_runs(places); });
 }
 
 TEST(RunSet, ReadsFilesArmsAndFolders) {

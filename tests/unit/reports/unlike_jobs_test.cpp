@@ -15,6 +15,7 @@
 #include "reports/sharing/fraction_tables.h"
 #include "tests/support/made_up_runs.h"
 #include "tests/support/made_up_shares.h"
+#include "tests/support/refusal.h"
 
 namespace nearmetal {
 namespace {
@@ -208,12 +209,7 @@ TEST(UnlikeJobs, StayInTheReport) {
 
 TEST(UnlikeJobs, ThatContradictTheirRunsAreRefused) {
   const auto refusal = [](const Report& report) -> std::string {
-    try {
-      require_consistent_runs(report);
-    } catch (const InvalidReport& error) {
-      return error.what();
-    }
-    return "none";
+    return refusal_of<InvalidReport>([&] { require_consistent_runs(report); });
   };
   Report wrong = two_models();
   wrong.arms.erase(wrong.arms.begin(), wrong.arms.begin() + 3);

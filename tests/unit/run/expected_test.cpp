@@ -7,6 +7,7 @@
 #include "bench/cli/run_request.h"
 #include "bench/run/rank_facts.h"
 #include "comm/layout/layout_json.h"
+#include "tests/support/refusal.h"
 
 namespace nearmetal {
 namespace {
@@ -35,12 +36,7 @@ Gpu vgpu() {
 std::string said(const Gpu& gpu, const Expectation& expected) {
   Environment environment;
   environment.host_name = "here";
-  try {
-    require_expected(expected, environment, &gpu);
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "";
+  return refusal_of([&] { require_expected(expected, environment, &gpu); });
 }
 
 TEST(Expected, OfAMigDeviceProfileAndUuid) {

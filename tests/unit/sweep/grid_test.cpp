@@ -9,6 +9,7 @@
 #include "comm/launch/launch_plan_text.h"
 #include "comm/layout/layout_json.h"
 #include "tests/support/parse_options.h"
+#include "tests/support/refusal.h"
 
 namespace nearmetal {
 namespace {
@@ -46,12 +47,7 @@ std::vector<std::string> layout_names(const LaunchPlan& plan) {
 }
 
 std::string refusal_of_grid(const AskedGrid& asked) {
-  try {
-    grid_plan(asked);
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "accepted";
+  return refusal_of([&] { grid_plan(asked); });
 }
 
 TEST(Grid, ArmsAreNamedByWhatDiffers) {

@@ -6,6 +6,7 @@
 #include "bench/sweep/make_launch_plan.h"
 #include "reports/document/settings.h"
 #include "tests/support/parse_options.h"
+#include "tests/support/refusal.h"
 #include "tests/support/sample_hosts.h"
 
 namespace nearmetal {
@@ -34,12 +35,7 @@ Workload workload(const Asked& asked) {
 }
 
 std::string refusal(const Asked& asked) {
-  try {
-    workload(asked);
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "";
+  return refusal_of([&] { workload(asked); });
 }
 
 TEST(LayoutWorkload, LaterOnesOverrideEarlierOnes) {
@@ -122,12 +118,7 @@ Workload workload(const AskedOfJob& asked) {
 }
 
 std::string refusal(const AskedOfJob& asked) {
-  try {
-    workload(asked);
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "";
+  return refusal_of([&] { workload(asked); });
 }
 
 TEST(JobWorkload, OverridesThatOfItsLayoutAndTheCommandLineOverridesIt) {

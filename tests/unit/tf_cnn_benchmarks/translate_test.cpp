@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "bench/tf_cnn_benchmarks/flags.h"
+#include "tests/support/refusal.h"
 
 namespace nearmetal {
 namespace {
@@ -35,12 +36,7 @@ std::string command_for(Words words, bool launched = false) {
 }
 
 std::string refusal_of_flags(const Words& words, bool launched = false) {
-  try {
-    translated(values_of(words), {}, launched);
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "";
+  return refusal_of([&] { translated(values_of(words), {}, launched); });
 }
 
 TEST(TfFlags, EachIsDeclaredOnceAndTakesItsDefault) {
