@@ -195,16 +195,6 @@ int64_t Graph::features() const {
   return last.op == OpKind::linear ? input_shape(last).elements() : input_shape(last).channels;
 }
 
-<<<<<<< HEAD
-int64_t Graph::largest_tensor_elements() const {
-  int64_t largest = 0;
-  for (const Node& node : nodes_) largest = std::max(largest, node.shape.elements());
-  return largest;
-}
-=======
-int64_t Graph::logits_per_sample() const { return classifier().shape.elements(); }
->>>>>>> part-62
-
 double Graph::forward_flops(const Node& node) const {
   const auto tokens = static_cast<double>(node.shape.tokens());
   switch (node.op) {
