@@ -362,7 +362,7 @@ void launch_activation(Precision precision, const void* x, const Activation& act
     const SweepShape shape(extent, pack_width<T>, activation_unroll, multiprocessors);
     const auto kernel =
         activation.residual != nullptr ? activation_kernel<T, true> : activation_kernel<T, false>;
-    launch_kernel({shape.grid(), sweep_threads, stream}, kernel, x, activation, y, extent, shape);
+    enqueue({shape.grid(), sweep_threads, stream}, kernel, x, activation, y, extent, shape);
   });
 }
 
@@ -384,7 +384,7 @@ void launch_add(Precision precision, const void* left, const void* right, void* 
                 int64_t elements, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
     const int64_t packs = elements / pack_width<T>;
-    launch_kernel(each_piece(packs, stream), add_kernel<T>, left, right, sum, packs);
+    enqueue(each_piece(packs, stream), add_kernel<T>, left, right, sum, packs);
   });
 }
 
@@ -393,8 +393,8 @@ void launch_activation_pool(Precision precision, const PoolShape& shape, const v
                             cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
     const int64_t packs = shape.output().elements() / pack_width<T>;
-    launch_kernel(each_piece(packs, stream), activation_pool_kernel<T>, shape, x, activation, y,
-                  winner, packs);
+    enqueue(each_piece(packs, stream), activation_pool_kernel<T>, shape, x, activation, y, winner,
+            packs);
   });
 }
 
@@ -419,7 +419,7 @@ void launch_gelu(Precision precision, const void* x, const float* bias, void* y,
                  int multiprocessors, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
     const SweepShape shape(extent, pack_width<T>, gelu_unroll, multiprocessors, gelu_blocks);
-    launch_kernel({shape.grid(), sweep_threads, stream}, gelu_kernel<T>, x, bias, y, extent, shape);
+    enqueue({shape.grid(), sweep_threads, stream}, gelu_kernel<T>, x, bias, y, extent, shape);
   });
 }
 

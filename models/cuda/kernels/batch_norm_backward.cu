@@ -276,9 +276,9 @@ void launch_sums(const NormBackwardOperands& operands, Extent extent,
                  const ReductionScratch& scratch, cudaStream_t stream) {
   const dim3 grid = reduction_grid(extent, slice_rows<T> * sums_unroll<T, incoming, residual>,
                                    scratch.multiprocessors, sums_blocks);
-  launch_kernel({grid, reduction_threads, stream},
-                backward_sums_kernel<T, relu, incoming, residual, centred>, operands, extent,
-                Count(operands.count), PixelPlaces(operands.image), scratch);
+  enqueue({grid, reduction_threads, stream},
+          backward_sums_kernel<T, relu, incoming, residual, centred>, operands, extent,
+          Count(operands.count), PixelPlaces(operands.image), scratch);
 }
 
 // Behind an addition, whose ReLU has left its mask.
@@ -352,7 +352,7 @@ void launch_norm_backward_apply(Precision precision, const NormBackwardOperands&
   with_element_type(precision, [&]<class T>() {
     const SweepShape shape(extent, pack_width<T>, apply_unroll, multiprocessors);
     const auto launch = [&](auto kernel, const NormBackwardOperands& used) {
-      launch_kernel({shape.grid(), sweep_threads, stream}, kernel, used, extent, shape);
+      enqueue({shape.grid(), sweep_threads, stream}, kernel, used, extent, shape);
     };
     if (operands.dz != nullptr) {  // the sums have left dz: nothing more to add or to mask
       NormBackwardOperands used = operands;

@@ -164,8 +164,8 @@ void launch_batch_statistics(Precision precision, const void* x, Extent extent,
   with_element_type(precision, [&]<class T>() {
     const dim3 grid = reduction_grid(extent, slice_rows<T> * statistics_unroll,
                                      scratch.multiprocessors, statistics_blocks);
-    launch_kernel({grid, reduction_threads, stream}, statistics_kernel<T>, x, extent,
-                  Count(extent.rows), state, scratch);
+    enqueue({grid, reduction_threads, stream}, statistics_kernel<T>, x, extent, Count(extent.rows),
+            state, scratch);
   });
 }
 
@@ -176,9 +176,9 @@ void launch_normalise(Precision precision, const NormaliseOperands& operands, Ex
       const int packs = extent.channels / pack_width<T>, lanes = min(packs, 32);
       const dim3 grid(static_cast<unsigned>(extent.rows / operands.mean_of_pixels),
                       (packs + lanes - 1) / lanes);
-      return launch_kernel({grid, sweep_threads, stream}, normalise_mean_kernel<T>, operands.x,
-                           operands.norm, operands.residual, operands.mask, operands.y,
-                           extent.channels, operands.mean_of_pixels, Count(extent.rows), lanes);
+      return enqueue({grid, sweep_threads, stream}, normalise_mean_kernel<T>, operands.x,
+                     operands.norm, operands.residual, operands.mask, operands.y, extent.channels,
+                     operands.mean_of_pixels, Count(extent.rows), lanes);
     }
     const SweepShape shape(extent, pack_width<T>, normalise_unroll, multiprocessors);
     const NormInput other =
@@ -187,9 +187,9 @@ void launch_normalise(Precision precision, const NormaliseOperands& operands, Ex
                         : operands.residual_norm == nullptr
                             ? normalise_kernel<T, Residual::tensor>
                             : normalise_kernel<T, Residual::normalised>;
-    launch_kernel({shape.grid(), sweep_threads, stream}, kernel, operands.x, operands.norm,
-                  operands.residual, other, operands.relu, operands.mask, operands.y, extent,
-                  Count(extent.rows), shape);
+    enqueue({shape.grid(), sweep_threads, stream}, kernel, operands.x, operands.norm,
+            operands.residual, other, operands.relu, operands.mask, operands.y, extent,
+            Count(extent.rows), shape);
   });
 }
 

@@ -28,13 +28,13 @@ __global__ void __launch_bounds__(most_threads) hold_kernel(int64_t clocks) {
 }  // namespace
 
 void launch_hold(int blocks, int64_t clocks, cudaStream_t stream) {
-  launch_kernel({dim3(blocks), most_threads, stream}, hold_kernel, clocks);
+  enqueue({dim3(blocks), most_threads, stream}, hold_kernel, clocks);
 }
 
-void launch_nothing(cudaStream_t stream) { launch_kernel({1, 32, stream}, nothing_kernel); }
+void launch_nothing(cudaStream_t stream) { enqueue({1, 32, stream}, nothing_kernel); }
 
 void launch_read(const void* memory, int64_t bytes, cudaStream_t stream) {
-  launch_kernel({1024, 256, stream}, read_kernel, memory, bytes / 16, nullptr);
+  enqueue({1024, 256, stream}, read_kernel, memory, bytes / 16, nullptr);
 }
 
 void shorten_graph_latency(cudaStream_t stream, int compute_capability) {

@@ -288,8 +288,8 @@ __global__ void __launch_bounds__(partial_sums_threads)
 template <class T, class Place>
 void add_partial_sums(const float* partial_sums, int blocks, int values, Place place, T* gradient,
                       cudaStream_t stream) {
-  launch_kernel({dim3(values / partial_sums_values), partial_sums_threads, stream},
-                add_partial_sums_kernel<T, Place>, partial_sums, blocks, values, place, gradient);
+  enqueue({dim3(values / partial_sums_values), partial_sums_threads, stream},
+          add_partial_sums_kernel<T, Place>, partial_sums, blocks, values, place, gradient);
 }
 
 inline constexpr int sweep_threads = 256;

@@ -82,8 +82,8 @@ void launch_gradient_of_slices(const Source& source, void* dx, float* bias_gradi
       reduction_grid(extent, reduction_threads / lanes * Source::unroll, scratch.multiprocessors,
                      bias_gradient == nullptr ? most_blocks_per_multiprocessor : blocks_with_sums,
                      lanes * pack_width<T>);
-  launch_kernel({grid, reduction_threads, stream}, gradient_kernel<T, lanes, Source>, source, dx,
-                bias_gradient, extent, scratch);
+  enqueue({grid, reduction_threads, stream}, gradient_kernel<T, lanes, Source>, source, dx,
+          bias_gradient, extent, scratch);
 }
 
 template <class T, class Source>

@@ -152,7 +152,7 @@ void launch_average_pool(Precision precision, const void* x, void* y, int64_t im
                          int channels, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
     const int64_t packs = images * channels / pack_width<T>;
-    launch_kernel(each_piece(packs, stream), average_pool_kernel<T>, x, y, packs, pixels, channels);
+    enqueue(each_piece(packs, stream), average_pool_kernel<T>, x, y, packs, pixels, channels);
   });
 }
 
@@ -160,8 +160,8 @@ void launch_average_pool_backward(Precision precision, const void* dy, void* dx,
                                   int pixels, int channels, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
     const int64_t packs = images * pixels * channels / pack_width<T>;
-    launch_kernel(each_piece(packs, stream), average_pool_backward_kernel<T>, dy, dx, packs, pixels,
-                  channels);
+    enqueue(each_piece(packs, stream), average_pool_backward_kernel<T>, dy, dx, packs, pixels,
+            channels);
   });
 }
 
@@ -169,8 +169,8 @@ void launch_softmax_loss(Precision precision, const LogitsShape& shape, const fl
                          const float* bias, const int32_t* labels, const float* loss_scale,
                          float* losses, void* gradient, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
-    launch_kernel({static_cast<unsigned>(shape.rows), row_threads, stream}, softmax_loss_kernel<T>,
-                  shape, logits, bias, labels, loss_scale, losses, gradient);
+    enqueue({static_cast<unsigned>(shape.rows), row_threads, stream}, softmax_loss_kernel<T>, shape,
+            logits, bias, labels, loss_scale, losses, gradient);
   });
 }
 
@@ -179,8 +179,8 @@ void launch_span_loss(Precision precision, const LogitsShape& shape, int tokens,
                       const float* loss_scale, float* losses, void* gradient, cudaStream_t stream) {
   const auto sequences = static_cast<unsigned>(shape.rows / tokens);
   with_element_type(precision, [&]<class T>() {
-    launch_kernel({sequences, row_threads, stream}, span_loss_kernel<T>, shape, tokens, logits,
-                  bias, labels, loss_scale, losses, gradient);
+    enqueue({sequences, row_threads, stream}, span_loss_kernel<T>, shape, tokens, logits, bias,
+            labels, loss_scale, losses, gradient);
   });
 }
 
@@ -188,10 +188,9 @@ void launch_bias_gradient(Precision precision, const LogitsShape& shape, const v
                           float* bias_gradient, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
     const bool few = shape.classes <= few_classes;
-    launch_kernel(
-        {blocks_for(shape.classes, few ? few_classes : many_classes), bias_threads, stream},
-        few ? bias_gradient_kernel<T, few_classes> : bias_gradient_kernel<T, many_classes>, shape,
-        gradient, bias_gradient);
+    enqueue({blocks_for(shape.classes, few ? few_classes : many_classes), bias_threads, stream},
+            few ? bias_gradient_kernel<T, few_classes> : bias_gradient_kernel<T, many_classes>,
+            shape, gradient, bias_gradient);
   });
 }
 

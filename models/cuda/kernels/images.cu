@@ -85,8 +85,7 @@ void launch_synthetic_images(Precision precision, const ImageLayout& layout, uin
                              void* images, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
     NM_CALL(cudaMemsetAsync(images, 0, layout.stored_elements() * sizeof(T), stream));
-    launch_kernel(each_piece(layout.pixels(), stream), synthetic_images_kernel<T>, layout, seed,
-                  images);
+    enqueue(each_piece(layout.pixels(), stream), synthetic_images_kernel<T>, layout, seed, images);
   });
 }
 
@@ -94,33 +93,32 @@ void launch_convert_images(Precision precision, const ImageLayout& layout, const
                            void* images, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
     NM_CALL(cudaMemsetAsync(images, 0, layout.stored_elements() * sizeof(T), stream));
-    launch_kernel(each_piece(layout.pixels(), stream), convert_images_kernel<T>, layout, source,
-                  images);
+    enqueue(each_piece(layout.pixels(), stream), convert_images_kernel<T>, layout, source, images);
   });
 }
 
 void launch_unpack_images(Precision precision, const ImageLayout& layout, const void* source,
                           void* images, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
-    launch_kernel(each_piece(layout.pixels(), stream), repack_images_kernel<T, true>, layout,
-                  source, images);
+    enqueue(each_piece(layout.pixels(), stream), repack_images_kernel<T, true>, layout, source,
+            images);
   });
 }
 
 void launch_pack_images(Precision precision, const ImageLayout& layout, const void* images,
                         void* destination, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
-    launch_kernel(each_piece(layout.pixels(), stream), repack_images_kernel<T, false>, layout,
-                  images, destination);
+    enqueue(each_piece(layout.pixels(), stream), repack_images_kernel<T, false>, layout, images,
+            destination);
   });
 }
 
 void launch_draw_labels(const DrawnIntegers& labels, int64_t classes, cudaStream_t stream) {
-  launch_kernel(each_piece(labels.count, stream), draw_kernel<label_at>, labels, classes);
+  enqueue(each_piece(labels.count, stream), draw_kernel<label_at>, labels, classes);
 }
 
 void launch_draw_tokens(const DrawnIntegers& tokens, int64_t vocabulary, cudaStream_t stream) {
-  launch_kernel(each_piece(tokens.count, stream), draw_kernel<token_at>, tokens, vocabulary);
+  enqueue(each_piece(tokens.count, stream), draw_kernel<token_at>, tokens, vocabulary);
 }
 
 }  // namespace nearmetal::cuda

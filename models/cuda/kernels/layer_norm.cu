@@ -329,8 +329,8 @@ void launch_layer_norm(Precision precision, const LayerNormForward& operands, Ex
                        cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
     const auto launch = [&]<int packs>() {
-      launch_kernel({blocks_for(extent.rows, layer_norm_warps), layer_norm_threads, stream},
-                    layer_norm_kernel<T, packs>, operands, extent);
+      enqueue({blocks_for(extent.rows, layer_norm_warps), layer_norm_threads, stream},
+              layer_norm_kernel<T, packs>, operands, extent);
     };
     // As many packs as a lane has of a token, or more: those of the widths of our networks, 128,
     // 768 and 1,024, and of the widest tokens.
@@ -367,7 +367,7 @@ void launch_layer_norm_backward(Precision precision, const LayerNormBackward& op
     const auto kernel = two        ? layer_norm_backward_kernel<T, true, false>
                         : residual ? layer_norm_backward_kernel<T, false, true>
                                    : layer_norm_backward_kernel<T, false, false>;
-    launch_kernel({blocks, groups.threads(), stream}, kernel, operands, extent, groups, stride);
+    enqueue({blocks, groups.threads(), stream}, kernel, operands, extent, groups, stride);
   });
 }
 
@@ -376,7 +376,7 @@ void launch_layer_norm_sums(const LayerNormSumsList& list, cudaStream_t stream) 
   for (int i = 0; i < list.count; ++i) channels = max(channels, list.sums[i].channels);
   const dim3 grid(blocks_for(channels, partial_sums_values), static_cast<unsigned>(list.count),
                   most_layer_norm_sums);
-  launch_kernel({grid, partial_sums_threads, stream}, layer_norm_sums_kernel, list);
+  enqueue({grid, partial_sums_threads, stream}, layer_norm_sums_kernel, list);
 }
 
 }  // namespace nearmetal::cuda

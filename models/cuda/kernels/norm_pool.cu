@@ -226,8 +226,8 @@ void launch_norm_pool(Precision precision, const PoolShape& shape, const NormPoo
                       int multiprocessors, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
     const PoolGrid grid(shape, pack_width<T>, multiprocessors, norm_pool_blocks);
-    launch_kernel({grid.blocks, pool_threads, stream}, norm_pool_kernel<T>, shape, operands,
-                  Count(shape.input().rows), grid);
+    enqueue({grid.blocks, pool_threads, stream}, norm_pool_kernel<T>, shape, operands,
+            Count(shape.input().rows), grid);
   });
 }
 
@@ -236,8 +236,8 @@ void launch_pool_backward_apply(Precision precision, const PoolShape& shape,
                                 cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
     const PoolGrid grid(shape, pack_width<T>, multiprocessors, pool_backward_blocks);
-    launch_kernel({grid.blocks, pool_threads, stream}, pool_backward_apply_kernel<T>, shape,
-                  operands, grid);
+    enqueue({grid.blocks, pool_threads, stream}, pool_backward_apply_kernel<T>, shape, operands,
+            grid);
   });
 }
 

@@ -150,8 +150,7 @@ Parameter as_parameter(const Argument& argument) {
 }
 /// Launches a kernel; arguments that are addresses get the type of its parameters.
 template <class... Parameters, class... Arguments>
-void launch_kernel(const LaunchShape& how, void (*kernel)(Parameters...),
-                   const Arguments&... arguments) {
+void enqueue(const LaunchShape& how, void (*kernel)(Parameters...), const Arguments&... arguments) {
   if (how.shared_bytes > 0) {
     NM_CALL(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  how.shared_bytes));

@@ -189,8 +189,8 @@ void launch_stem_backward(Precision precision, const StemBackwardOperands& opera
                           const StemShape& shape, const PoolShape& pool, int multiprocessors,
                           cudaStream_t stream) {
   with_16_bit_type(precision, [&]<class T>() {
-    launch_kernel({dim3(multiprocessors), threads, stream, shared_bytes}, stem_backward_kernel<T>,
-                  operands, shape, pool, tile_count(pool));
+    enqueue({dim3(multiprocessors), threads, stream, shared_bytes}, stem_backward_kernel<T>,
+            operands, shape, pool, tile_count(pool));
     add_partial_sums(operands.partial_sums, multiprocessors, values, WeightPlace(),
                      static_cast<T*>(operands.weight_gradient), stream);
   });

@@ -226,8 +226,8 @@ void launch_stem_forward(Precision precision, const StemForwardOperands& operand
   const int64_t tiles = tile_count(shape);
   const auto blocks = static_cast<unsigned>(min(tiles, int64_t{scratch.multiprocessors}));
   with_16_bit_type(precision, [&]<class T>() {
-    launch_kernel({blocks, threads, stream, shared_bytes}, stem_forward_kernel<T>, operands, shape,
-                  tiles, scratch);
+    enqueue({blocks, threads, stream, shared_bytes}, stem_forward_kernel<T>, operands, shape, tiles,
+            scratch);
   });
 }
 

@@ -48,8 +48,8 @@ template <class T, class Sum>
 void sum_over_samples(int64_t samples, int64_t sample_elements, const void* values,
                       int64_t elements, void* sums, float* exact, cudaStream_t stream) {
   const unsigned blocks = blocks_for(elements / pack_width<T>, sample_sums_packs);
-  launch_kernel({blocks, sample_sums_threads, stream}, sum_over_samples_kernel<T, Sum>, samples,
-                sample_elements, values, elements, sums, exact);
+  enqueue({blocks, sample_sums_threads, stream}, sum_over_samples_kernel<T, Sum>, samples,
+          sample_elements, values, elements, sums, exact);
 }
 
 template <class T>
@@ -125,7 +125,7 @@ __global__ void first_token_backward_kernel(TokenExtent extent, const T* dy, T* 
 template <class T, class... Parameters, class... Arguments>
 void launch_packs(const TokenExtent& extent, cudaStream_t stream, void (*kernel)(Parameters...),
                   const Arguments&... arguments) {
-  launch_kernel(each_piece(extent.elements() / pack_width<T>, stream), kernel, arguments...);
+  enqueue(each_piece(extent.elements() / pack_width<T>, stream), kernel, arguments...);
 }
 
 TokenExtent with_one_more(TokenExtent extent) {
@@ -309,11 +309,11 @@ void launch_words_gradient(Precision precision, const TokenExtent& extent, const
                            int64_t words, const void* dy, uint32_t* sorted, void* gradient,
                            cudaStream_t stream) {
   const auto parts = static_cast<int>(sorted_parts(extent));
-  launch_kernel({dim3(parts), sort_threads, stream}, sort_tokens_kernel,
-                extent.batch * extent.tokens, ids, sorted);
+  enqueue({dim3(parts), sort_threads, stream}, sort_tokens_kernel, extent.batch * extent.tokens,
+          ids, sorted);
   with_element_type(precision, [&]<class T>() {
-    launch_kernel(each_piece(words * warp_lanes, stream), words_gradient_kernel<T>, extent, parts,
-                  words, sorted, dy, gradient);
+    enqueue(each_piece(words * warp_lanes, stream), words_gradient_kernel<T>, extent, parts, words,
+            sorted, dy, gradient);
   });
 }
 

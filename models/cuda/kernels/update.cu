@@ -259,7 +259,7 @@ void for_each_section(Precision precision, const FlatParameters& parameters, Lau
 void launch_finish_step(Precision precision, const FinishOperands& operands, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
     const unsigned blocks = operands.forward_only ? 1 : finish_blocks;
-    launch_kernel({blocks, update_threads, stream}, finish_step_kernel<T>, operands);
+    enqueue({blocks, update_threads, stream}, finish_step_kernel<T>, operands);
   });
 }
 
@@ -271,21 +271,21 @@ void launch_add_micro_batch(MicroBatch which, const MicroBatchGradient& operands
                         : which == MicroBatch::middle
                             ? add_micro_batch_kernel<T, MicroBatch::middle>
                             : add_micro_batch_kernel<T, MicroBatch::last>;
-    launch_kernel(each_piece(operands.elements / at_once, stream), kernel, operands.gradient,
-                  operands.sum_before, operands.elements, factor);
+    enqueue(each_piece(operands.elements / at_once, stream), kernel, operands.gradient,
+            operands.sum_before, operands.elements, factor);
   });
 }
 
 void launch_finish_stages(const FinishOperands& operands, cudaStream_t stream) {
-  launch_kernel({1, 1, stream}, finish_stages_kernel, operands);
+  enqueue({1, 1, stream}, finish_stages_kernel, operands);
 }
 
 void launch_mark(const MarkRing& ring, int mark, cudaStream_t stream) {
-  launch_kernel({1, 1, stream}, mark_kernel, ring, mark);
+  enqueue({1, 1, stream}, mark_kernel, ring, mark);
 }
 
 void launch_mark_backward_end(StepState* state, cudaStream_t stream) {
-  launch_kernel({1, 1, stream}, mark_backward_end_kernel, state);
+  enqueue({1, 1, stream}, mark_backward_end_kernel, state);
 }
 
 void launch_copy_values(Precision precision, const FlatParameters& parameters,
@@ -293,15 +293,15 @@ void launch_copy_values(Precision precision, const FlatParameters& parameters,
   if (parameters.copies == nullptr) return;
   with_element_type(precision, [&]<class T>() {
     const int64_t elements = parameters.matrix_elements + parameters.vector_elements;
-    launch_kernel(each_piece(elements, stream), copy_values_kernel<T>, parameters.values,
-                  parameters.copies, elements);
+    enqueue(each_piece(elements, stream), copy_values_kernel<T>, parameters.values,
+            parameters.copies, elements);
   });
 }
 
 void launch_mask_gradient(Precision precision, void* gradients, const uint8_t* mask,
                           int64_t elements, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
-    launch_kernel(each_piece(elements, stream), mask_gradient_kernel<T>, gradients, mask, elements);
+    enqueue(each_piece(elements, stream), mask_gradient_kernel<T>, gradients, mask, elements);
   });
 }
 
@@ -312,8 +312,8 @@ void launch_convert(Precision from, const void* in, Precision to, void* out, int
       if constexpr (std::is_same_v<From, To>) {
         no_kernel("a conversion from a type to itself");
       } else {
-        launch_kernel(each_piece(elements / at_once, stream), convert_kernel<From, To>, in, out,
-                      elements);
+        enqueue(each_piece(elements / at_once, stream), convert_kernel<From, To>, in, out,
+                elements);
       }
     });
   });
@@ -322,18 +322,18 @@ void launch_convert(Precision from, const void* in, Precision to, void* out, int
 void launch_sgd(Precision precision, const FlatParameters& parameters, double momentum,
                 double weight_decay, const StepState* state, cudaStream_t stream) {
   for_each_section(precision, parameters, [&]<class T, class G>(const Section<T, G>& part) {
-    launch_kernel(each_piece(part.elements / at_once, stream), sgd_kernel<T, G>, part.values,
-                  part.momentum, part.gradients, part.copies, part.elements,
-                  static_cast<float>(momentum), static_cast<float>(weight_decay), state);
+    enqueue(each_piece(part.elements / at_once, stream), sgd_kernel<T, G>, part.values,
+            part.momentum, part.gradients, part.copies, part.elements, static_cast<float>(momentum),
+            static_cast<float>(weight_decay), state);
   });
 }
 
 void launch_adamw(Precision precision, const FlatParameters& parameters, double weight_decay,
                   const StepState* state, cudaStream_t stream) {
   for_each_section(precision, parameters, [&]<class T, class G>(const Section<T, G>& part) {
-    launch_kernel(each_piece(part.elements / at_once, stream), adamw_kernel<T, G>, part.values,
-                  part.momentum, part.second_moments, part.gradients, part.copies, part.elements,
-                  part.is_matrices ? static_cast<float>(weight_decay) : 0.0f, state);
+    enqueue(each_piece(part.elements / at_once, stream), adamw_kernel<T, G>, part.values,
+            part.momentum, part.second_moments, part.gradients, part.copies, part.elements,
+            part.is_matrices ? static_cast<float>(weight_decay) : 0.0f, state);
   });
 }
 

@@ -357,8 +357,8 @@ void launch_attention(Precision precision, const AttentionExtent& extent,
   const float factor = log2_e / std::sqrt(static_cast<float>(extent.head_features));
   with_16_bit_type(precision, [&]<class T>() {
     constexpr int d = attention_features;
-    launch_kernel({blocks.grid, blocks.threads, stream}, attention_kernel<T, d>, extent, operands,
-                  factor);
+    enqueue({blocks.grid, blocks.threads, stream}, attention_kernel<T, d>, extent, operands,
+            factor);
   });
 }
 
@@ -369,20 +369,20 @@ void launch_attention_backward(Precision precision, const AttentionExtent& exten
   with_16_bit_type(precision, [&]<class T>() {
     constexpr int d = attention_features;
     const int64_t packs = extent.rows() * d / pack_width<T>;
-    launch_kernel(each_piece(packs, stream), dots_kernel<T>, extent, operands.y, operands.dy,
-                  operands.dots);
-    launch_kernel({blocks.grid, blocks.threads, stream}, attention_backward_keys_kernel<T, d>,
-                  extent, operands, factor);
-    launch_kernel({blocks.grid, blocks.threads, stream}, attention_backward_queries_kernel<T, d>,
-                  extent, operands, factor);
+    enqueue(each_piece(packs, stream), dots_kernel<T>, extent, operands.y, operands.dy,
+            operands.dots);
+    enqueue({blocks.grid, blocks.threads, stream}, attention_backward_keys_kernel<T, d>, extent,
+            operands, factor);
+    enqueue({blocks.grid, blocks.threads, stream}, attention_backward_queries_kernel<T, d>, extent,
+            operands, factor);
   });
 }
 
 void launch_softmax(Precision precision, const SoftmaxShape& shape, const float* scores,
                     float factor, void* probabilities, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
-    launch_kernel(each_piece(shape.rows * warp_lanes, stream), softmax_kernel<T>, shape, scores,
-                  factor, probabilities);
+    enqueue(each_piece(shape.rows * warp_lanes, stream), softmax_kernel<T>, shape, scores, factor,
+            probabilities);
   });
 }
 
@@ -390,8 +390,8 @@ void launch_softmax_backward(Precision precision, const SoftmaxShape& shape,
                              const void* probabilities, const float* gradient, float factor,
                              void* score_gradient, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
-    launch_kernel(each_piece(shape.rows * warp_lanes, stream), softmax_backward_kernel<T>, shape,
-                  probabilities, gradient, factor, score_gradient);
+    enqueue(each_piece(shape.rows * warp_lanes, stream), softmax_backward_kernel<T>, shape,
+            probabilities, gradient, factor, score_gradient);
   });
 }
 

@@ -154,8 +154,8 @@ void launch(const PointwiseBackwardOperands& operands, const PointwiseShape& sha
             int multiprocessors, cudaStream_t stream) {
   using Tiles = Tiling<out, in>;
   constexpr int bytes = (joined ? Tiles::joined_bytes : Tiles::bytes) + panel_alignment;
-  launch_kernel({dim3(multiprocessors), threads, stream, bytes},
-                pointwise_backward_kernel<T, out, in, form, joined>, operands, shape.rows);
+  enqueue({dim3(multiprocessors), threads, stream, bytes},
+          pointwise_backward_kernel<T, out, in, form, joined>, operands, shape.rows);
   add_partial_sums(operands.partial_sums, multiprocessors, out * in, WeightPlace<out, in>(),
                    static_cast<T*>(operands.weight_gradient), stream);
   if (!joined) return;

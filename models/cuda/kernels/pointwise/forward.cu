@@ -186,8 +186,8 @@ void launch_pointwise_forward(Precision precision, const PointwiseForwardOperand
     const int64_t tiles = (rows + tile_rows - 1) / tile_rows;
     const int64_t at_once = max(1, multiprocessors * product_blocks_at_once / slices);
     const dim3 grid(static_cast<unsigned>(min(tiles, at_once)), slices);
-    launch_kernel({grid, product_threads, stream, bytes}, kernel, operands,
-                  normalised ? *operands.residual_norm : NormInput{}, rows, Count(rows));
+    enqueue({grid, product_threads, stream, bytes}, kernel, operands,
+            normalised ? *operands.residual_norm : NormInput{}, rows, Count(rows));
   });
 }
 

@@ -371,8 +371,8 @@ __global__ void __launch_bounds__(partial_sums_threads)
 void launch_moments_statistics(Precision precision, const MomentsNormOperands& operands,
                                const MomentsShape& shape, cudaStream_t stream) {
   with_inputs(precision, shape.inputs, [&]<class T, int inputs>() {
-    launch_kernel({blocks_for(shape.outputs, moments_rows), moments_threads, stream},
-                  moments_statistics_kernel<T, inputs>, operands, Count(shape.rows));
+    enqueue({blocks_for(shape.outputs, moments_rows), moments_threads, stream},
+            moments_statistics_kernel<T, inputs>, operands, Count(shape.rows));
   });
 }
 
@@ -380,9 +380,9 @@ void launch_moments_gradient(Precision precision, const MomentsGradientOperands&
                              const MomentsShape& shape, cudaStream_t stream) {
   const dim3 matrix_grid(shape.inputs / matrix_side, shape.inputs / matrix_side);
   with_inputs(precision, shape.inputs, [&]<class T, int inputs>() {
-    launch_kernel({blocks_for(shape.outputs, moments_rows), moments_threads, stream},
-                  moments_weight_gradient_kernel<T, inputs>, operands, Count(shape.rows));
-    launch_kernel({matrix_grid, matrix_threads, stream}, moments_matrix_kernel<T>, operands, shape);
+    enqueue({blocks_for(shape.outputs, moments_rows), moments_threads, stream},
+            moments_weight_gradient_kernel<T, inputs>, operands, Count(shape.rows));
+    enqueue({matrix_grid, matrix_threads, stream}, moments_matrix_kernel<T>, operands, shape);
   });
 }
 
@@ -396,10 +396,10 @@ void launch_moments_sums(Precision precision, const MomentsSumsOperands& operand
     const int64_t tiles = (rows + Tiles::rows - 1) / Tiles::rows;
     const int64_t at_once = int64_t{product_blocks_at_once} * scratch.multiprocessors;
     const auto blocks = static_cast<int>(min(tiles, at_once));
-    launch_kernel({dim3(blocks), product_threads, stream, bytes}, moments_sums_kernel<T, channels>,
-                  operands, rows, scratch.partial_sums);
-    launch_kernel({channels / finish_channels, partial_sums_threads, stream}, finish_sums_kernel,
-                  scratch.partial_sums, blocks, 2 * channels, operands.state, Count(rows));
+    enqueue({dim3(blocks), product_threads, stream, bytes}, moments_sums_kernel<T, channels>,
+            operands, rows, scratch.partial_sums);
+    enqueue({channels / finish_channels, partial_sums_threads, stream}, finish_sums_kernel,
+            scratch.partial_sums, blocks, 2 * channels, operands.state, Count(rows));
   });
 }
 

@@ -325,11 +325,11 @@ void launch_second_moments(Precision precision, const SecondMomentsOperands& ope
                            const MomentsShape& shape, int multiprocessors, cudaStream_t stream) {
   with_inputs(precision, shape.inputs, [&]<class T, int inputs>() {
     const int chunks = moments_chunks<inputs>(shape.rows, multiprocessors);
-    launch_kernel({dim3(chunks), piece_warps * 32, stream, moments_shared_bytes},
-                  second_moments_kernel<T, inputs>, operands, shape.rows, Count(shape.rows));
-    launch_kernel({MomentsTeam<inputs>::products, finish_groups * 32, stream},
-                  finish_moments_kernel<inputs>, operands.partial_sums, chunks,
-                  1.0 / static_cast<double>(shape.rows), operands.moments);
+    enqueue({dim3(chunks), piece_warps * 32, stream, moments_shared_bytes},
+            second_moments_kernel<T, inputs>, operands, shape.rows, Count(shape.rows));
+    enqueue({MomentsTeam<inputs>::products, finish_groups * 32, stream},
+            finish_moments_kernel<inputs>, operands.partial_sums, chunks,
+            1.0 / static_cast<double>(shape.rows), operands.moments);
   });
 }
 
