@@ -30,7 +30,7 @@ __device__ void for_each(int64_t count, Write write) {
 }
 
 template <class T>
-__global__ void fill_numbers(T* values, int64_t count, TrialValues of) {
+__global__ void fill_numbers_kernel(T* values, int64_t count, TrialValues of) {
   for_each(count, [&](int64_t i) {
     const float value = of.scale * normal(of.seed, i) + of.offset;
     values[i] = from_float<T>(of.content == Content::rectified ? fmaxf(value, 0) : value);
@@ -38,7 +38,7 @@ __global__ void fill_numbers(T* values, int64_t count, TrialValues of) {
 }
 
 // As of values with a deviation of 1 and some mean.
-__global__ void fill_sums(float* sums, int64_t channels, TrialValues of) {
+__global__ void fill_sums_kernel(float* sums, int64_t channels, TrialValues of) {
   for_each(channels, [&](int64_t i) {
     const float mean = normal(of.seed, i), rows = static_cast<float>(of.rows);
     sums[i] = mean * rows;
@@ -46,13 +46,13 @@ __global__ void fill_sums(float* sums, int64_t channels, TrialValues of) {
   });
 }
 
-__global__ void fill_winners(uint8_t* values, int64_t count, TrialValues of) {
+__global__ void fill_winners_kernel(uint8_t* values, int64_t count, TrialValues of) {
   for_each(count,
            [&](int64_t i) { values[i] = static_cast<uint8_t>(random_bits(of.seed, i) % 9); });
 }
 
 // A byte for each pack of 16 bytes, as launch_normalise() leaves them.
-__global__ void fill_mask(uint8_t* masks, int64_t count, int width, TrialValues of) {
+__global__ void fill_mask_kernel(uint8_t* masks, int64_t count, int width, TrialValues of) {
   for_each(count, [&](int64_t i) {
     unsigned bits = 0;
     for (int k = 0; k < width; ++k) bits |= (normal(of.seed, i * width + k) > 0 ? 1u : 0u) << k;
@@ -74,8 +74,8 @@ __device__ void add(Difference* total, double squares, double reference_squares,
 }
 
 template <class T>
-__global__ void difference_of_numbers(const T* reference, const T* other, int64_t count,
-                                      Difference* total) {
+__global__ void difference_of_numbers_kernel(const T* reference, const T* other, int64_t count,
+                                             Difference* total) {
   double squares = 0, reference_squares = 0;
   unsigned long long not_finite = 0;
   for_each(count, [&](int64_t i) {
@@ -87,8 +87,8 @@ __global__ void difference_of_numbers(const T* reference, const T* other, int64_
   add(total, squares, reference_squares, not_finite);
 }
 
-__global__ void difference_of_bytes(const uint8_t* reference, const uint8_t* other, int64_t count,
-                                    bool bits, Difference* total) {
+__global__ void difference_of_bytes_kernel(const uint8_t* reference, const uint8_t* other,
+                                           int64_t count, bool bits, Difference* total) {
   double squares = 0, reference_squares = 0;
   for_each(count, [&](int64_t i) {
     const unsigned differing = reference[i] ^ other[i];
@@ -105,20 +105,21 @@ void launch_fill(const TrialValues& values, void* memory, int64_t bytes, cudaStr
     case Content::numbers:
     case Content::rectified:
       with_element_type(values.precision, [&]<class T>() {
-        fill_numbers<<<blocks, threads, 0, stream>>>(
+        fill_numbers_kernel<<<blocks, threads, 0, stream>>>(
             static_cast<T*>(memory), bytes / static_cast<int64_t>(sizeof(T)), values);
       });
       break;
     case Content::channel_sums:
-      fill_sums<<<1, threads, 0, stream>>>(static_cast<float*>(memory), bytes / 8, values);
+      fill_sums_kernel<<<1, threads, 0, stream>>>(static_cast<float*>(memory), bytes / 8, values);
       break;
     case Content::mask:
-      fill_mask<<<blocks, threads, 0, stream>>>(
+      fill_mask_kernel<<<blocks, threads, 0, stream>>>(
           static_cast<uint8_t*>(memory), bytes,
           static_cast<int>(16 / element_bytes(values.precision)), values);
       break;
     case Content::winners:
-      fill_winners<<<blocks, threads, 0, stream>>>(static_cast<uint8_t*>(memory), bytes, values);
+      fill_winners_kernel<<<blocks, threads, 0, stream>>>(static_cast<uint8_t*>(memory), bytes,
+                                                          values);
       break;
     case Content::other:
       no_kernel("values of no known content");
@@ -129,12 +130,12 @@ void launch_fill(const TrialValues& values, void* memory, int64_t bytes, cudaStr
 void launch_difference(Content content, Precision precision, const void* reference,
                        const void* other, int64_t bytes, Difference* total, cudaStream_t stream) {
   if (content == Content::mask || content == Content::winners) {
-    difference_of_bytes<<<blocks, threads, 0, stream>>>(static_cast<const uint8_t*>(reference),
-                                                        static_cast<const uint8_t*>(other), bytes,
-                                                        content == Content::mask, total);
+    difference_of_bytes_kernel<<<blocks, threads, 0, stream>>>(
+        static_cast<const uint8_t*>(reference), static_cast<const uint8_t*>(other), bytes,
+        content == Content::mask, total);
   } else {
     with_element_type(precision, [&]<class T>() {
-      difference_of_numbers<<<blocks, threads, 0, stream>>>(
+      difference_of_numbers_kernel<<<blocks, threads, 0, stream>>>(
           static_cast<const T*>(reference), static_cast<const T*>(other),
           bytes / static_cast<int64_t>(sizeof(T)), total);
     });
