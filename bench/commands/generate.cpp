@@ -268,7 +268,8 @@ void print_options(std::ostream& out, const Command& command) {
     for (const std::string& flag : flags_of(option)) flags.push_back("\\fB" + roff(flag) + "\\fR");
     out << joined(flags);
     if (!value_of(option).empty()) {
-      out << (flags.empty() ? "" : " ") << "\\fI" << roff(value_of(option)) << "\\fR";
+      out << (flags.empty() ? "" : " ") << "\\fI" << replaced(roff(value_of(option)), "|", "|\\:")
+          << "\\fR";
     }
     out << '\n' << roff(option.help) << '\n';
   }
