@@ -63,6 +63,23 @@ std::vector<int> norms_of(const FusedOp& op) {
   return norms;
 }
 
+// That it reads, or leaves a gradient of.
+std::set<int> parameters_of(const FusedOp& op, const Graph& graph) {
+  std::set<int> parameters(op.gradients.begin(), op.gradients.end());
+  const auto add_those_of = [&](int node) {
+    const std::vector<int>& own = graph.node(node).parameters;
+    parameters.insert(own.begin(), own.end());
+  };
+  if (op.node >= 0) add_those_of(op.node);
+  if (op.bias >= 0) parameters.insert(op.bias);
+  for (const int norm : norms_of(op)) {
+    add_those_of(norm);
+    const Node& product = graph.node(graph.node(norm).inputs[0]);
+    if (product.has_bias()) parameters.insert(product.parameters[1]);
+  }
+  return parameters;
+}
+
 }  // namespace
 
 void* TrialMemory::take(int64_t bytes) {
@@ -77,66 +94,56 @@ void* TrialMemory::take(int64_t bytes) {
 Trial::Trial(const TrialSource& source, const Ops& ops, const OpsOfPart& part, StemForm stem,
              TrialMemory& memory)
     : source_(source), values_(ops.values), part_(part), tensors_(ops.values.size()) {
-  const Graph& graph = source_.graph;
   std::set<int> parameters;
-  std::set<ValueId> used, left;
+  std::set<ValueId> used;
   for (const auto* pass : {&part_.forward, &part_.backward}) {
     for (const FusedOp& op : *pass) {
-      if (op.node >= 0) {
-        parameters.insert(graph.node(op.node).parameters.begin(),
-                          graph.node(op.node).parameters.end());
-      }
-      parameters.insert(op.gradients.begin(), op.gradients.end());
-      if (op.bias >= 0) parameters.insert(op.bias);
-      for (const int norm : norms_of(op)) {
-        const Node& node = graph.node(norm);
-        parameters.insert(node.parameters.begin(), node.parameters.end());
-        const Node& product = graph.node(node.inputs[0]);
-        if (product.has_bias()) parameters.insert(product.parameters[1]);
-      }
+      parameters.merge(parameters_of(op, source_.graph));
       for (const Operand& operand : op.operands) {
-        used.insert(operand.value);
-        if (operand.access != Access::write && !left.contains(operand.value)) {
-          inputs_.emplace_back(&op, operand);
-        }
-        left.insert(operand.value);
+        const bool is_first = used.insert(operand.value).second;
+        if (is_first && operand.access != Access::write) inputs_.emplace_back(&op, operand);
       }
     }
   }
   parameters_.assign(parameters.begin(), parameters.end());
-  layout_ = layout_of(flat_layout(graph, stem), parameters);
+  layout_ = layout_of(flat_layout(source_.graph, stem), parameters);
+  persistent_.emplace(source_.graph, source_.options, layout_, source_.device.multiprocessors, 1,
+                      resources_);
+  resources_.workspace = source_.workspace;
+  resources_.cudnn = source_.device.handle;
+  resources_.cublas = source_.device.cublas;
+  place(used, memory);
+  make_kernels(Pass::forward, part_.forward);
+  make_kernels(Pass::backward, part_.backward);
+}
+
+void Trial::place(const std::set<ValueId>& used, TrialMemory& memory) {
   owned_.reserve(used.size());
   for (const ValueId value : used) {
     owned_.push_back({.bytes = values_[value].bytes, .offset_bytes = bytes_});
     tensors_[value] = &owned_.back();
     bytes_ += round_up(values_[value].bytes, alignment);
   }
-  persistent_.emplace(graph, source_.options, layout_, source_.device.multiprocessors, 1,
-                      resources_);
   memory_ = memory.take(bytes_);
-  for (Tensor& tensor : owned_) {
-    tensor.data = static_cast<char*>(memory_) + tensor.offset_bytes;
-  }
-  resources_.workspace = source_.workspace;
-  resources_.cudnn = source_.device.handle;
-  resources_.cublas = source_.device.cublas;
+  for (Tensor& tensor : owned_) tensor.data = static_cast<char*>(memory_) + tensor.offset_bytes;
+}
+
+void Trial::make_kernels(Pass pass, const std::vector<FusedOp>& ops) {
+  const Precision precision = source_.options.precision;
   const Emission emission{
-      {graph, source_.options.batch_size, source_.options.precision}, layout_, resources_};
-  for (const Pass pass : {Pass::forward, Pass::backward}) {
-    for (const FusedOp& op : pass == Pass::forward ? part_.forward : part_.backward) {
-      Kernel& kernel = kernels(pass).emplace_back(emit(op, emission, tensors_));
-      if (kernel.launch == nullptr) source_.bind(kernel, layout_, resources_);
-      if (pass == Pass::forward) add_norm_results(op);
-      add_gradients(op);
-      for (const Operand& operand : op.operands) {
-        const Value& value = values_[operand.value];
-        if (operand.access == Access::read || value.content == Content::other) continue;
-        const bool of_sums = value.content == Content::channel_sums;
-        const double rounding = rounding_of(source_.options.precision);
-        results_[static_cast<size_t>(pass)][value.name] = {
-            tensors_[operand.value]->data, value.bytes, value.content,
-            of_sums ? Precision::fp32 : source_.options.precision, 8 * rounding};
-      }
+      {source_.graph, source_.options.batch_size, precision}, layout_, resources_};
+  for (const FusedOp& op : ops) {
+    Kernel& kernel = kernels(pass).emplace_back(emit(op, emission, tensors_));
+    if (kernel.launch == nullptr) source_.bind(kernel, layout_, resources_);
+    if (pass == Pass::forward) add_norm_results(op);
+    add_gradients(op);
+    for (const Operand& operand : op.operands) {
+      const Value& value = values_[operand.value];
+      if (operand.access == Access::read || value.content == Content::other) continue;
+      const bool of_sums = value.content == Content::channel_sums;
+      results_[static_cast<size_t>(pass)][value.name] = {
+          tensors_[operand.value]->data, value.bytes, value.content,
+          of_sums ? Precision::fp32 : precision, 8 * rounding_of(precision)};
     }
   }
 }
@@ -201,8 +208,8 @@ void Trial::fill_parameters() {
   };
   for (const int parameter : parameters_) {
     const Parameter& of = source_.graph.parameters()[parameter];
-    const auto terms = static_cast<float>(of.size / std::max<int64_t>(of.dims[0], 1));
-    const float scale = of.is_matrix() ? std::sqrt(2 / terms) : 0.25f;
+    const int64_t terms = of.size / std::max<int64_t>(of.dims[0], 1);
+    const float scale = of.is_matrix() ? std::sqrt(2 / static_cast<float>(terms)) : 0.25f;
     of_numbers(of.name, scale, of.is_matrix() ? 0 : 1,
                resources_.parameters.values + layout_.offset(parameter),
                layout_.slices[parameter].elements);

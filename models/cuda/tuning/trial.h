@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -84,6 +85,8 @@ class Trial {
     double allowed;
   };
   using Results = std::map<std::string, Result>;  // by name
+  void place(const std::set<ValueId>& used, TrialMemory& memory);
+  void make_kernels(Pass pass, const std::vector<FusedOp>& ops);
   void fill(const FusedOp& op, const Operand& operand);
   void fill_parameters();
   void add_norm_results(const FusedOp& op);
