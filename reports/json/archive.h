@@ -51,7 +51,10 @@ constexpr auto no_check() {
 template <class T>
 using CheckOf = decltype(no_check<std::remove_cvref_t<T>>());
 
-enum class Presence { required, added, optional };
+enum class Presence { required, once_known, added, optional };
+constexpr bool may_be_missing(Presence presence) {
+  return presence == Presence::added || presence == Presence::optional;
+}
 
 struct Field {
   const char* key;
@@ -73,6 +76,11 @@ class Archive {
   template <class T, class... Rest>
   void operator()(const char* key, T&& value, const Rest&... rest) {
     take(field_of(Presence::required, key, value, rest...));
+  }
+  /// A field that earlier documents always know: theirs may lack `unknown`.
+  template <class T, class... Rest>
+  void once_known(const char* key, T&& value, const Rest&... rest) {
+    take(field_of(Presence::once_known, key, value, rest...));
   }
   /// A field that a minor version added: where an earlier document lacks it, `value` stays.
   template <class T, class... Rest>

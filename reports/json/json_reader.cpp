@@ -114,7 +114,7 @@ void Reader::unit(const char* key, SampleUnit& value) {
 void Reader::take(const Field& field) {
   if (field.is_const) throw std::logic_error(std::string(field.key) + " is never read");
   if (strict_ && field.presence == Presence::optional) known_.emplace_back(field.key);
-  if (field.presence != Presence::required && !object_.contains(field.key)) {
+  if (may_be_missing(field.presence) && !object_.contains(field.key)) {
     if (origins_ != nullptr) (*origins_)[field.key] = Origin::standard;
     return;
   }
@@ -127,7 +127,9 @@ void Reader::take(const Field& field) {
 
 void Reader::take_maybe(const Field& field) {
   const Document& found = member(field.key);
-  if (!reasons_ && (found.is_null() || object_.contains("unknown"))) {
+  const bool has_none =
+      field.presence == Presence::once_known && !found.is_null() && !object_.contains("unknown");
+  if (!reasons_ && !has_none) {
     read_texts(member("unknown"), Place{&place_, "unknown", {}}, reasons_.emplace());
   }
   if (found.is_null()) field.type.reason(field.value) = reason(field.key);

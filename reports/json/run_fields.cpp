@@ -226,8 +226,9 @@ void fields(Archive& field, KernelChoice& plan) {
   field("key", plan.key, "Operation, shape, precision");
   field("implementation", plan.implementation);
   field("seconds", plan.seconds, at_least(0), "As timed when it was chosen");
-  field("relative_error", plan.relative_error, at_least(0),
-        "Euclidean, of its results against a reference; null: not checked, for the reason");
+  field.once_known(
+      "relative_error", plan.relative_error, at_least(0),
+      "Euclidean, of its results against a reference; null: not checked, for the reason");
 }
 
 void fields(Archive& field, ProfileEntry& entry) {

@@ -64,13 +64,13 @@ Json of_texts(const Form& form) {
   return {{"type", "object"}, {"additionalProperties", of_text(form)}};
 }
 
-// Where the field is null, `unknown` says why.
-Json needs_reason(const std::string& key) {
+// Where the field is null, `unknown` says why. It may be missing elsewhere if `once_known`.
+Json needs_reason(const std::string& key, bool once_known) {
   const Json names = Json::array({key});
+  Json then = {{"properties", {{"unknown", {{"required", names}}}}}};
+  if (once_known) then["required"] = Json::array({"unknown"});
   return {{"if", {{"required", names}, {"properties", {{key, of_type("null")}}}}},
-          {"then",
-           {{"required", Json::array({"unknown"})},
-            {"properties", {{"unknown", {{"required", names}}}}}}}};
+          {"then", std::move(then)}};
 }
 
 // `indent`: of the line on which it begins; `begun`: how long that line is already.
@@ -114,8 +114,11 @@ void SchemaWriter::take(const Field& field) {
       field.presence == Presence::optional && type.kind == Type::Kind::optional;
   put(field.key, schema_of(left_out_rather_than_null ? *type.element : type, field.check),
       field.about);
-  if (field.presence != Presence::required) required_.pop_back();
-  if (type.kind == Type::Kind::maybe) conditions_.push_back(needs_reason(field.key));
+  if (may_be_missing(field.presence)) required_.pop_back();
+  if (type.kind != Type::Kind::maybe) return;
+  const bool once_known = field.presence == Presence::once_known;
+  conditions_.push_back(needs_reason(field.key, once_known));
+  needs_unknown_ = needs_unknown_ || !once_known;
 }
 
 void SchemaWriter::take_settings(const char* key, const Type& type, void*, Origins&,
@@ -168,7 +171,8 @@ void SchemaWriter::put(const char* key, const Json& schema, const char* about) {
 
 Json SchemaWriter::take_object() {
   const bool has_unknown = !conditions_.empty();
-  if (has_unknown) properties_["unknown"] = of_texts(any_text);
+  if (has_unknown) put("unknown", of_texts(any_text), "");
+  if (has_unknown && !needs_unknown_) required_.pop_back();
   Json object = described(about_, of_type("object"));
   if (!required_.empty()) object["required"] = required_;
   if (strict_) object["additionalProperties"] = false;

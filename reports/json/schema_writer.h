@@ -46,6 +46,7 @@ class SchemaWriter : public Archive {
   Json properties_ = Json::object();
   std::vector<std::string> required_;
   Json conditions_ = Json::array();
+  bool needs_unknown_ = false;  // also where nothing is null
 };
 
 /// The schema as a text of lines that are at most 100 characters long where that can be.

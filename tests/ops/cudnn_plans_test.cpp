@@ -17,7 +17,8 @@
 #include <set>
 #include <sstream>
 
-#include "models/cuda/compiler/lowering.h"
+#include "models/cuda/compiler/planner.h"
+#include "models/cuda/compiler/resources.h"
 #include "models/cuda/tuning/tuner.h"
 #include "models/inference.h"
 #include "models/networks/registry.h"
@@ -44,7 +45,6 @@ std::string contents(const std::string& path) {
 
 void add_problems_of(const Graph& graph, Precision precision, int64_t batch,
                      std::map<std::string, ConvolutionProblem>& found) {
-  const StepResources resources;
   ProgramOptions options;
   options.precision = precision;
   options.batch_size = batch;
@@ -52,9 +52,8 @@ void add_problems_of(const Graph& graph, Precision precision, int64_t batch,
   for (const StemForm form : stem_forms(stem_convolution(graph), graph.image(), precision)) {
     LoweringChoices choices;
     choices.stem = form;
-    const FlatLayout layout = flat_layout(graph, form);
-    const LoweredStep step = lower(graph, options, choices, layout, resources);
-    for (const ConvolutionProblem& problem : distinct_problems(step, true)) {
+    const Ops ops = plan_ops(graph, options, choices, {});
+    for (const ConvolutionProblem& problem : distinct_problems(ops)) {
       found.emplace(problem.key(), problem);
     }
   }

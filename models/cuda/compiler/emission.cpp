@@ -24,9 +24,8 @@ const Emitter& emitter_of(FusedKind kind) {
 // Its launch is set when its plan is chosen.
 ConvolutionCall convolution_call(const Bound& bound) {
   const auto at = [&](Role role) { return bound.tensors[static_cast<size_t>(role)]; };
-  return {*bound.op.convolution, at(Role::x),        at(Role::y),
-          at(Role::sums),        bound.parameter(),  bound.op.bias,
-          at(Role::weights),     at(Role::residual), bound.op.with_sweep};
+  return {*bound.op.convolution, at(Role::x),   at(Role::y),       at(Role::sums),
+          bound.parameter(),     bound.op.bias, at(Role::weights), at(Role::residual)};
 }
 
 AttentionCall attention_call(const Bound& bound) {

@@ -1,5 +1,7 @@
 #include "models/cuda/compiler/fused_op.h"
 
+#include <map>
+
 #include "models/cuda/compiler/emission.h"
 
 namespace nearmetal::cuda {
@@ -19,12 +21,28 @@ std::string operands_text(const FusedOp& op, const Ops& ops, bool written) {
 
 }  // namespace
 
+std::vector<ConvolutionProblem> distinct_problems(const Ops& ops) {
+  std::map<std::string, ConvolutionProblem> found;  // by key
+  for (const auto* pass : {&ops.forward, &ops.backward}) {
+    for (const FusedOp& op : *pass) {
+      if (!op.convolution) continue;
+      found.emplace(op.convolution->key(), *op.convolution);
+      if (!op.with_sweep) continue;
+      const ConvolutionProblem swept = op.convolution->with(*op.with_sweep);
+      found.emplace(swept.key(), swept);
+    }
+  }
+  std::vector<ConvolutionProblem> problems;
+  for (const auto& [key, problem] : found) problems.push_back(problem);
+  return problems;
+}
+
 std::string text_of(const FusedOp& op, const Ops& ops) {
   std::string text = std::string(to_string(op.phase)) + " " + name_of(op.kind) + " [" + op.name +
                      "] " + operands_text(op, ops, false) + " -> " + operands_text(op, ops, true);
   if (op.convolution) text += "; " + op.convolution->key();
   if (op.linear) text += "; " + op.linear->key();
-  if (op.incoming != Incoming::one) text += std::string("; gradient ") + to_string(op.incoming);
+  if (op.incoming != Incoming::one) text += std::string("; ") + to_string(op.incoming);
   if (op.relu) text += "; relu";
   if (op.mean >= 0) text += "; mean of pixels";
   if (op.joined_norm >= 0) text += "; masked and summed";

@@ -82,7 +82,8 @@ enum class FusedKind {
 };
 
 constexpr auto names_of(Incoming) {
-  return std::array{"of one", "of two", "of two, the second at even pixels", "of the mean"};
+  return std::array{"one gradient", "two gradients", "two gradients, the second at even pixels",
+                    "the gradient of the mean"};
 }
 
 /// An index into Ops::values.
@@ -190,8 +191,11 @@ struct Ops {
   ValueId logits = no_value;          // fp32, of a graph without a loss
 };
 
-/// A line for each op: "backward pointwise_backward layer1.0.bn1 + layer1.0.conv1: dz=... ->
-/// dx=...".
+/// The problems of their convolutions, each once, and those that do the sweep behind one, too.
+std::vector<ConvolutionProblem> distinct_problems(const Ops& ops);
+
+/// "forward normalise [layer1.0.bn1 + layer1.0.relu1] x=layer1.0.conv1, sums=layer1.0.conv1 sums ->
+/// y=layer1.0.relu1; relu": two ops that share it are the same. Lists have a line for each op.
 std::string text_of(const FusedOp& op, const Ops& ops);
 std::string text_of(const Ops& ops);
 

@@ -36,8 +36,6 @@ struct ConvolutionCall {
   int bias_parameter = -1;           // where adds_bias()
   const Tensor* weights = nullptr;   // in place of the parameter's
   const Tensor* residual = nullptr;  // forward_residual
-  // The operation that would compute this forward convolution and the sweep behind it in one.
-  std::optional<ConvolutionOp> with_sweep{};
 };
 
 /// A product among the kernels that the tuner chooses an algorithm for.

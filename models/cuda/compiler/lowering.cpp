@@ -288,14 +288,6 @@ void Lowering::place() {
   step_.memory = plan_memory(lives);
 }
 
-// By key, each once.
-template <class Problem>
-std::vector<Problem> distinct(const std::map<std::string, Problem>& found) {
-  std::vector<Problem> problems;
-  for (const auto& [key, problem] : found) problems.push_back(problem);
-  return problems;
-}
-
 }  // namespace
 
 LoweredStep lower(const Graph& graph, const ProgramOptions& options, const LoweringChoices& choices,
@@ -303,26 +295,14 @@ LoweredStep lower(const Graph& graph, const ProgramOptions& options, const Lower
   return Lowering(graph, options, choices, layout, resources).run();
 }
 
-std::vector<ConvolutionProblem> distinct_problems(const LoweredStep& step, bool with_sweeps) {
-  std::map<std::string, ConvolutionProblem> found;
-  for (const Kernel& kernel : step.kernels) {
-    if (!kernel.convolution) continue;
-    const ConvolutionProblem& problem = kernel.convolution->problem;
-    found.emplace(problem.key(), problem);
-    if (with_sweeps && kernel.convolution->with_sweep) {
-      const ConvolutionProblem swept = problem.with(*kernel.convolution->with_sweep);
-      found.emplace(swept.key(), swept);
-    }
-  }
-  return distinct(found);
-}
-
 std::vector<LinearProblem> distinct_products(const LoweredStep& step) {
   std::map<std::string, LinearProblem> found;
   for (const Kernel& kernel : step.kernels) {
     if (kernel.linear) found.emplace(kernel.linear->problem.key(), kernel.linear->problem);
   }
-  return distinct(found);
+  std::vector<LinearProblem> problems;
+  for (const auto& [key, problem] : found) problems.push_back(problem);
+  return problems;
 }
 
 std::vector<AttentionProblem> distinct_attention(const Graph& graph,

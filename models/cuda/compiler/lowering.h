@@ -32,10 +32,6 @@ struct LoweredStep {
 LoweredStep lower(const Graph& graph, const ProgramOptions& options, const LoweringChoices& choices,
                   const FlatLayout& layout, const StepResources& resources);
 
-/// The convolutions of a lowered step, each problem once; those that could do the sweep behind
-/// them, too, are named with both operations if `with_sweeps`.
-std::vector<ConvolutionProblem> distinct_problems(const LoweredStep& step, bool with_sweeps);
-
 /// The products of a lowered step that the tuner chooses for, each problem once.
 std::vector<LinearProblem> distinct_products(const LoweredStep& step);
 

@@ -1,6 +1,5 @@
 #include "models/cuda/device/check.h"
 
-#include <algorithm>
 #include <exception>
 #include <stdexcept>
 #include <string>
@@ -81,10 +80,6 @@ GraphExecHandle captured(cudaStream_t stream, const std::function<void()>& work)
   } catch (const std::runtime_error& error) {
     throw CaptureRefused(error.what());
   }
-}
-
-int timed_calls(double milliseconds) {
-  return static_cast<int>(std::clamp(20 / milliseconds, 3.0, 5.0));
 }
 
 }  // namespace nearmetal::cuda

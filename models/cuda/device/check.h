@@ -81,9 +81,6 @@ struct Calls {
   int apart, timed;
 };
 
-/// 3 to 5 calls, fewer where one takes long.
-int timed_calls(double milliseconds);
-
 /// Mean milliseconds of the timed calls of `launch`, by events on `stream`.
 template <class Launch>
 double milliseconds_of(Launch&& launch, Calls calls, cudaStream_t stream) {

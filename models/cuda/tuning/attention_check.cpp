@@ -17,7 +17,7 @@ SampleErrors errors_of(const std::vector<Sample>& samples, AttentionPart part,
 // Results are sums of products with rounded weights, and rounded themselves; log_sums are fp32.
 double allowed_error(Precision precision, AttentionPart part) {
   if (part == log_sum_part) return 0x1p-14;
-  return 4 * (precision == Precision::fp16 ? 0x1p-11 : 0x1p-8);
+  return 4 * rounding_of(precision);
 }
 
 }  // namespace

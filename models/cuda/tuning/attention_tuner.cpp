@@ -107,7 +107,7 @@ bool Tuner::adopt(const AttentionProblem& problem) {
                          rival->second.seconds <= choice->seconds;
   if (implementation != no_implementation && !is_slower) {
     try {
-      attention_plans_.emplace(key, named_plan(handle_, problem, implementation));
+      attention_plans_.emplace(key, named_plan(device_.handle, problem, implementation));
     } catch (const std::runtime_error& error) {
       if (!pinned_) return false;
       throw std::runtime_error("the pinned plan " + implementation + " for '" + key +
@@ -151,12 +151,12 @@ std::function<cudnnStatus_t()> Tuner::launcher(const AttentionPlan* plan,
                                                void* workspace) const {
   if (plan == nullptr) {
     return [=, this] {
-      launch_own(problem, operands, stream_);
+      launch_own(problem, operands, device_.stream);
       return CUDNN_STATUS_SUCCESS;
     };
   }
   return [=, this, bound = plan->bind(operands, workspace)] {
-    return plan->try_execute(handle_, bound);
+    return plan->try_execute(device_.handle, bound);
   };
 }
 
@@ -166,11 +166,11 @@ double Tuner::milliseconds(const std::function<cudnnStatus_t()>& launch, const s
   constexpr int calls = 5;
   try {
     if (launch() != CUDNN_STATUS_SUCCESS) return never;  // loads the kernel, if it does not refuse
-    const GraphExecHandle graph = captured(stream_, [&] {
+    const GraphExecHandle graph = captured(device_.stream, [&] {
       for (int i = 0; i < calls; ++i) NM_CALL(launch());
     });
-    const auto run = [&] { NM_CALL(cudaGraphLaunch(graph.get(), stream_)); };
-    return milliseconds_of(run, {.apart = 1, .timed = 1}, stream_) / calls;
+    const auto run = [&] { NM_CALL(cudaGraphLaunch(graph.get(), device_.stream)); };
+    return milliseconds_of(run, {.apart = 1, .timed = 1}, device_.stream) / calls;
   } catch (const CaptureRefused&) {
     return never;
   } catch (const std::runtime_error& error) {
@@ -194,12 +194,12 @@ KernelChoice Tuner::best_of(std::vector<AttentionCandidate> candidates,
   std::ranges::stable_sort(candidates, {}, &AttentionCandidate::milliseconds);
   for (const auto& [plan, name, milliseconds] : candidates) {
     if (milliseconds == never) break;
-    buffers.fill_results_with_nan(stream_);
+    buffers.fill_results_with_nan(device_.stream);
     NM_CALL(launcher_of(plan, buffers.operands())());
     NM_CALL(launcher_of(plan, buffers.operands_again())());
-    const AttentionError error = check_attention(problem, buffers.operands(), stream_);
+    const AttentionError error = check_attention(problem, buffers.operands(), device_.stream);
     // Steps repeat bit by bit, and replicas stay equal.
-    if (!error.passes || !buffers.are_results_equal(stream_)) continue;
+    if (!error.passes || !buffers.are_results_equal(device_.stream)) continue;
     return {key, name, milliseconds * 1e-3, error.worst.relative_error};
   }
   return none_for(key);
@@ -207,7 +207,7 @@ KernelChoice Tuner::best_of(std::vector<AttentionCandidate> candidates,
 
 void Tuner::tune(const AttentionProblem& problem) {
   const std::string key = problem.key(), own_key = own_attention_key(problem);
-  const AttentionBuffers buffers(problem, stream_);
+  const AttentionBuffers buffers(problem, device_.stream);
   bool has_operands = true;
   if (problem.op == AttentionOp::backward) {
     const AttentionProblem forward = problem.with(AttentionOp::forward);
@@ -221,7 +221,8 @@ void Tuner::tune(const AttentionProblem& problem) {
   if (!used_.contains(key)) {
     std::vector<AttentionPlan> plans;
     if (has_operands) {
-      plans = offered_plans(handle_, problem, workspace_limit(problem.precision), most_candidates);
+      plans = offered_plans(device_.handle, problem, workspace_limit(problem.precision),
+                            most_candidates);
     }
     std::vector<AttentionCandidate> candidates;
     for (const AttentionPlan& plan : plans) candidates.push_back({&plan, plan.name()});

@@ -2,18 +2,29 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 namespace nearmetal::cuda {
 
+double rounding_of(Precision precision) {
+  switch (precision) {
+    case Precision::fp16:
+      return 0x1p-11;
+    case Precision::bf16:
+      return 0x1p-8;
+    case Precision::tf32:
+      return 0x1p-10;
+    case Precision::fp32:
+      return 0x1p-23;
+  }
+  throw std::logic_error("unnamed Precision");
+}
+
 bool CheckResult::passes(const ConvolutionProblem& problem) const {
-  // Rounding of the result, of the operands where the precision rounds them, and of an fp32 sum,
-  // whose error grows as the square root of its length; tensor cores keep a few bits less.
-  const double rounding = problem.precision == Precision::fp16   ? 0x1p-11
-                          : problem.precision == Precision::bf16 ? 0x1p-8
-                          : problem.precision == Precision::tf32 ? 0x1p-10
-                                                                 : 0x1p-23;
-  const double allowed = rounding + 16 * std::sqrt(static_cast<double>(problem.terms())) * 0x1p-24;
-  return within(allowed);
+  // The result is rounded, the operands where the precision rounds them, and an fp32 sum, whose
+  // error grows as the square root of its length; tensor cores keep a few bits less.
+  const double sum = 16 * std::sqrt(static_cast<double>(problem.terms())) * 0x1p-24;
+  return within(rounding_of(problem.precision) + sum);
 }
 
 int samples_to_check(const ConvolutionProblem& problem) {

@@ -10,6 +10,9 @@
 
 namespace nearmetal::cuda {
 
+/// How far the nearest value of the type may be from a number, relative to that.
+double rounding_of(Precision precision);
+
 struct CheckResult {
   double relative_error = 0;  // Euclidean norm of the errors over that of the exact values
   double largest_error = 0;   // of one sample, over the root mean square of the exact values

@@ -1,10 +1,11 @@
 #include "models/cuda/tuning/decide.h"
 
 #include <algorithm>
-#include <map>
+#include <cmath>
 #include <optional>
 #include <set>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -40,7 +41,7 @@ class Decider {
   // By one form of the first convolution.
   LoweringChoices decide_in_form(LoweringChoices choices) {
     const Ops undecided = ops(choices);
-    tuner_.choose(convolutions(undecided));
+    tuner_.choose(distinct_problems(undecided));
     const auto open = [&](DecisionKind kind) {
       return decisions_of(kind, undecided, tuner_.device().compute_capability_major);
     };
@@ -95,7 +96,6 @@ class Decider {
     OpsOfPart reference, part;
   };
 
-  std::vector<ConvolutionProblem> convolutions(const Ops& ops) const;
   static bool joins(const Place& place) {
     return std::ranges::any_of(place.part.backward,
                                [](const FusedOp& op) { return op.joined_norm >= 0; });
@@ -111,6 +111,8 @@ class Decider {
   }
   LoweringChoices decided(const Decision& decision, const LoweringChoices& choices);
   LoweringChoices timed(const Decision& decision, const LoweringChoices& choices);
+  KernelChoice refused(const Decision& decision, const std::string& implementation,
+                       const Trial::Error& error) const;
 
   const Graph& graph_;
   const ProgramOptions& options_;
@@ -121,22 +123,6 @@ class Decider {
   TrialSource source_;
   std::set<std::string> decided_with_moments_;  // by key
 };
-
-std::vector<ConvolutionProblem> Decider::convolutions(const Ops& ops) const {
-  std::map<std::string, ConvolutionProblem> found;
-  for (const auto* pass : {&ops.forward, &ops.backward}) {
-    for (const FusedOp& op : *pass) {
-      if (!op.convolution) continue;
-      found.emplace(op.convolution->key(), *op.convolution);
-      if (!op.with_sweep) continue;
-      const ConvolutionProblem swept = op.convolution->with(*op.with_sweep);
-      found.emplace(swept.key(), swept);
-    }
-  }
-  std::vector<ConvolutionProblem> problems;
-  for (const auto& [key, problem] : found) problems.push_back(problem);
-  return problems;
-}
 
 std::optional<Decider::Place> Decider::place_of(const Decision& decision,
                                                 const LoweringChoices& reference,
@@ -184,6 +170,14 @@ LoweringChoices Decider::decided(const Decision& decision, const LoweringChoices
   return with_choice(choices, graph_, decision, known->implementation);
 }
 
+// Kept beside the decision, by the name of the result that is wrong.
+KernelChoice Decider::refused(const Decision& decision, const std::string& implementation,
+                              const Trial::Error& error) const {
+  const std::string key = key_of(decision) + " " + implementation + ", " + error.result;
+  if (std::isfinite(error.relative)) return {key, refused_implementation, 0, error.relative};
+  return {key, refused_implementation, 0, Unknown{"it is not finite, or the reference is 0"}};
+}
+
 LoweringChoices Decider::timed(const Decision& decision, const LoweringChoices& choices) {
   KernelChoice best{key_of(decision), apart_implementation, 0,
                     Unknown{"it is the reference of the others"}};
@@ -200,17 +194,17 @@ LoweringChoices Decider::timed(const Decision& decision, const LoweringChoices& 
     for (const Pass pass : {Pass::forward, Pass::backward}) {
       reference.run(pass);
       other.run(pass);
-      const Trial::Error error = other.error(pass, reference);
-      if (error.share() > worst.share()) worst = error;
+      worst = other.worse(worst, pass, reference);
       other.take(pass, reference);
     }
-    if (worst.share() > 1) {
-      tuner_.keep({key_of(decision) + " " + implementation + ", " + worst.result,
-                   refused_implementation, 0, worst.relative});
+    if (worst.result.empty()) throw std::logic_error("nothing compares " + key_of(decision));
+    const double reference_seconds = reference.seconds();
+    if (best.seconds == 0) best.seconds = reference_seconds;
+    if (!(worst.share() <= 1)) {
+      tuner_.keep(refused(decision, implementation, worst));
       continue;
     }
-    const double seconds = other.seconds(), reference_seconds = reference.seconds();
-    if (best.seconds == 0) best.seconds = reference_seconds;
+    const double seconds = other.seconds();
     if (reference_seconds - seconds <= gain) continue;
     gain = reference_seconds - seconds;
     best = {key_of(decision), implementation, seconds, worst.relative};

@@ -87,12 +87,12 @@ void Tuner::choose(const std::vector<LinearProblem>& problems) {
     sizes.push_back(as_convolution(problem));
   }
   if (unknown.empty()) return;
-  const TuningBuffers buffers(sizes, stream_);
+  const TuningBuffers buffers(sizes, device_.stream);
   int64_t zeros = 0;
   for (const ConvolutionProblem& size : sizes) {
     zeros = std::max(zeros, size.shape.output_elements() * element_bytes(size.precision));
   }
-  NM_CALL(cudaMemsetAsync(buffers.second_y(), 0, zeros, stream_));
+  NM_CALL(cudaMemsetAsync(buffers.second_y(), 0, zeros, device_.stream));
   for (const LinearProblem& problem : unknown) tune(problem, buffers);
 }
 
@@ -100,7 +100,7 @@ void Tuner::tune(const LinearProblem& problem, const TuningBuffers& buffers) {
   const ProductOperands operands = operands_of(problem, buffers);
   Product product = product_of(device_.cublas, problem, operands.bias);
   const auto time = [&](Calls calls) {
-    return time_of(product, operands, buffers.workspace(), calls, stream_);
+    return time_of(product, operands, buffers.workspace(), calls, device_.stream);
   };
   std::vector<std::pair<double, std::string>> candidates;
   double best = never;
@@ -117,10 +117,11 @@ void Tuner::tune(const LinearProblem& problem, const TuningBuffers& buffers) {
   for (const auto& [milliseconds, algorithm] : candidates) {
     if (!product.use(algorithm)) continue;
     NM_CALL(cudaMemsetAsync(buffers.result(), 0xff,
-                            checked.result_elements() * element_bytes(problem.precision), stream_));
-    product.launch(operands, buffers.workspace(), stream_);
-    const CheckResult check =
-        check_convolution(checked, buffers.operands(checked), samples_to_check(checked), stream_);
+                            checked.result_elements() * element_bytes(problem.precision),
+                            device_.stream));
+    product.launch(operands, buffers.workspace(), device_.stream);
+    const CheckResult check = check_convolution(checked, buffers.operands(checked),
+                                                samples_to_check(checked), device_.stream);
     if (!check.passes(checked)) continue;
     used_[problem.key()] = {problem.key(), algorithm, milliseconds * 1e-3, check.relative_error};
     return;

@@ -50,27 +50,27 @@ class TrialMemory {
 /// the names of values.
 class Trial {
  public:
-  /// Until the next trial in that memory.
+  /// The trial is over when the next one takes the memory.
   Trial(const TrialSource& source, const Ops& ops, const OpsOfPart& part, StemForm stem,
         TrialMemory& memory);
 
   /// Fills what comes from elsewhere anew, and results with NaN.
   void prepare();
   void run(Pass pass);
-  /// Of both passes once they have run, as part of a step, which is a graph: without what the host
-  /// takes to launch. Infinite where they cannot be captured.
+  /// The time of both passes once they have run, as part of a step, which is a graph: without what
+  /// the host takes to launch. Infinite where they cannot be captured.
   double seconds();
 
-  /// The largest difference of what both leave in this pass from the reference's, each beside what
-  /// it may be.
+  /// How far a result is from the reference's, beside how far it may be.
   struct Error {
-    double relative = 0;  // Euclidean
+    double relative = 0;  // Euclidean; infinite where a value is not finite
     double allowed = 1;
-    std::string result;
+    std::string result{};  // empty: nothing was compared
 
     double share() const { return relative / allowed; }  // more than 1: it is wrong
   };
-  Error error(Pass pass, const Trial& reference) const;
+  /// The error before, or a worse one of what both leave in this pass.
+  Error worse(const Error& before, Pass pass, const Trial& reference) const;
   /// Takes over from the reference what both leave, so that later passes read the same.
   void take(Pass pass, const Trial& reference);
 

@@ -13,6 +13,11 @@ constexpr double retimed_within = 1.15;  // of the first look's best
 constexpr double hopeless_beyond = 2;    // times the best, in the first call, that also loads it:
 constexpr double loading_milliseconds = 5;
 
+// 3 to 5 calls, fewer where one takes long.
+int timed_calls(double milliseconds) {
+  return static_cast<int>(std::clamp(20 / milliseconds, 3.0, 5.0));
+}
+
 // Runs the plan once onto NaN (bytes of 0xff are NaN in every type that we use) and compares.
 CheckResult check_plan(cudnnHandle_t handle, const ConvolutionPlan& plan,
                        const ConvolutionProblem& problem, const ConvolutionOperands& operands,
@@ -39,11 +44,7 @@ KernelChoice none_for(const std::string& key) {
 
 Tuner::Tuner(const TuningDevice& device, Kernels kernels, const std::vector<KernelChoice>& known,
              bool pinned)
-    : device_(device),
-      handle_(device.handle),
-      stream_(device.stream),
-      kernels_(kernels),
-      pinned_(pinned) {
+    : device_(device), kernels_(kernels), pinned_(pinned) {
   for (const KernelChoice& plan : known) known_[plan.key] = plan;
 }
 
@@ -87,7 +88,7 @@ bool Tuner::adopt(const ConvolutionProblem& problem) {
   if (choice == nullptr) return false;
   if (is_usable(*choice)) {
     try {
-      plans_.emplace(key, named_plan(handle_, problem, choice->implementation));
+      plans_.emplace(key, named_plan(device_.handle, problem, choice->implementation));
     } catch (const std::runtime_error& error) {
       if (!pinned_) return false;
       throw std::runtime_error("the pinned plan " + choice->implementation + " for '" + key +
@@ -104,7 +105,7 @@ void Tuner::choose(const std::vector<ConvolutionProblem>& problems) {
     if (!adopt(problem)) unknown.push_back(problem);
   }
   if (unknown.empty()) return;
-  const TuningBuffers buffers(unknown, stream_);
+  const TuningBuffers buffers(unknown, device_.stream);
   for (const ConvolutionProblem& problem : unknown) tune(problem, buffers);
 }
 
@@ -113,10 +114,10 @@ double Tuner::milliseconds(const ConvolutionPlan& plan, const ConvolutionProblem
   const Descriptor bound = plan.bind(buffers.operands(problem), buffers.workspace());
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
   const auto launch = [&] {
-    if (status == CUDNN_STATUS_SUCCESS) status = plan.try_execute(handle_, bound);
+    if (status == CUDNN_STATUS_SUCCESS) status = plan.try_execute(device_.handle, bound);
   };
   try {
-    const double milliseconds = milliseconds_of(launch, calls, stream_);
+    const double milliseconds = milliseconds_of(launch, calls, device_.stream);
     return status == CUDNN_STATUS_SUCCESS ? milliseconds : never;
   } catch (const std::runtime_error& error) {
     // After a fault on the device the process can do no more than to say whose it was.
@@ -152,7 +153,7 @@ std::vector<Tuner::Candidate> Tuner::fastest_of(const std::vector<const Convolut
 
 void Tuner::tune(const ConvolutionProblem& problem, const TuningBuffers& buffers) {
   const std::vector<ConvolutionPlan> offered =
-      offered_plans(handle_, problem, workspace_limit(problem.precision), most_candidates);
+      offered_plans(device_.handle, problem, workspace_limit(problem.precision), most_candidates);
   std::vector<const ConvolutionPlan*> left;
   for (const ConvolutionPlan& plan : offered) left.push_back(&plan);
   const std::string key = problem.key();
@@ -161,8 +162,8 @@ void Tuner::tune(const ConvolutionProblem& problem, const TuningBuffers& buffers
     any = false;
     for (const Candidate& candidate : fastest_of(left, problem, buffers)) {
       const CheckResult check =
-          check_plan(handle_, *candidate.plan, problem, buffers.operands(problem), buffers.result(),
-                     buffers.workspace(), stream_);
+          check_plan(device_.handle, *candidate.plan, problem, buffers.operands(problem),
+                     buffers.result(), buffers.workspace(), device_.stream);
       if (check.passes(problem)) {
         plans_.emplace(key, *candidate.plan);
         used_[key] = {key, candidate.plan->name(), candidate.milliseconds * 1e-3,

@@ -116,8 +116,6 @@ class Tuner {
   void tune(const AttentionProblem& problem);
 
   TuningDevice device_;
-  cudnnHandle_t handle_;
-  cudaStream_t stream_;
   Kernels kernels_;
   std::map<std::string, KernelChoice> known_;
   bool pinned_;

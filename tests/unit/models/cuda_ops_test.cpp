@@ -1,9 +1,14 @@
 // The ops of a pass as readable lists, planned without a GPU.
 #include <gmock/gmock.h>
 
+#include <set>
 #include <sstream>
 
 #include "models/cuda/compiler/emission.h"
+#include "models/cuda/compiler/emit_cudnn.h"
+#include "models/cuda/compiler/emit_images.h"
+#include "models/cuda/compiler/emit_products.h"
+#include "models/cuda/compiler/emit_tokens.h"
 #include "models/networks/registry.h"
 #include "tests/unit/models/cuda_lowered.h"
 
@@ -11,6 +16,7 @@ namespace nearmetal::cuda {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::IsSupersetOf;
 
 // The lines of the list that name the nodes, without the keys of problems.
 std::vector<std::string> lines_with(const Ops& ops, const std::string& nodes) {
@@ -33,9 +39,14 @@ class CudaOps : public ::testing::Test {
 };
 
 TEST_F(CudaOps, EachKindHasOneEmitter) {
-  for (int kind = 0; kind <= static_cast<int>(FusedKind::cudnn_relu_gradient); ++kind) {
-    EXPECT_NO_THROW(name_of(static_cast<FusedKind>(kind))) << kind;
-  }
+  const size_t kinds = static_cast<size_t>(FusedKind::cudnn_relu_gradient) + 1;
+  std::set<std::string> names;
+  for (size_t kind = 0; kind < kinds; ++kind) names.insert(name_of(static_cast<FusedKind>(kind)));
+  EXPECT_EQ(names.size(), kinds);
+  EXPECT_EQ(emitters::of_images().size() + emitters::of_tokens().size() +
+                emitters::of_products().size() + emitters::of_cudnn().size(),
+            kinds)
+      << "one is left over, or never found";
 }
 
 // Who sums, who masks, who normalises.
@@ -49,10 +60,10 @@ TEST_F(CudaOps, OfABlockByCudnnAndOurSweeps) {
                   "dy=gradient of layer1.2.relu before its ReLU, "
                   "dy_second=gradient of layer1.1.relu by layer1.2.conv1, mask=layer1.1.relu mask, "
                   "x=layer1.1.conv3 -> dz=gradient of layer1.1.relu before its ReLU; "
-                  "gradient of two; relu",
+                  "two gradients; relu",
                   "backward norm_gradient_apply [layer1.1.bn3 + layer1.1.relu] "
                   "dz=gradient of layer1.1.relu before its ReLU, x=layer1.1.conv3 -> "
-                  "dx=gradient of layer1.1.conv3 by layer1.1.bn3; gradient of two; relu"));
+                  "dx=gradient of layer1.1.conv3 by layer1.1.bn3; two gradients; relu"));
 }
 
 TEST_F(CudaOps, OfABlockThatEndsBySecondMoments) {
@@ -100,6 +111,75 @@ TEST_F(CudaOps, AnAlternativeIsAnotherListForTheSamePart) {
   EXPECT_THAT(kinds(apart.backward),
               ElementsAre("norm_gradient_apply", "convolution", "convolution"));
   EXPECT_THAT(kinds(own.backward), ElementsAre("pointwise_backward"));
+}
+
+// What the ops of a part leave that others read, and the gradients of parameters.
+struct Left {
+  std::set<std::string> all, for_others, gradients;
+};
+Left left_by(const OpsOfPart& part, const Ops& ops) {
+  std::set<std::string> own;
+  Left left;
+  for (const auto* pass : {&part.forward, &part.backward}) {
+    for (const FusedOp& op : *pass) {
+      own.insert(text_of(op, ops));
+      for (const int parameter : op.gradients) left.gradients.insert(std::to_string(parameter));
+      for (const Operand& operand : op.operands) {
+        const Value& value = ops.values[operand.value];
+        const bool compared = value.content != Content::other;
+        if (operand.access != Access::read && compared) left.all.insert(value.name);
+      }
+    }
+  }
+  std::set<std::string> written;
+  for (const auto* pass : {&part.forward, &part.backward}) {
+    for (const FusedOp& op : *pass) {
+      for (const Operand& operand : op.operands) {
+        if (operand.access != Access::read) written.insert(ops.values[operand.value].name);
+      }
+    }
+  }
+  for (const auto* pass : {&ops.forward, &ops.backward}) {
+    for (const FusedOp& op : *pass) {
+      if (own.contains(text_of(op, ops))) continue;
+      for (const Operand& operand : op.operands) {
+        const std::string& name = ops.values[operand.value].name;
+        if (operand.access != Access::write && written.contains(name)) left.for_others.insert(name);
+      }
+    }
+  }
+  return left;
+}
+
+// Nothing that a trial leaves to the rest of the step is taken on trust.
+TEST_F(CudaOps, WhatAnAlternativeLeavesForOthersIsCompared) {
+  int tried = 0;
+  for (const char* const network : {"resnet18", "resnet50", "vgg16", "vgg16_bn"}) {
+    const Graph graph = build_network(network, {224, 1000});
+    LoweringChoices base;
+    base.stem = StemForm::pad_to_4;
+    const Ops plain = plan_ops(graph, options_, base, {});
+    for (int kind = 0; kind < std::ssize(names_of(DecisionKind{})); ++kind) {
+      for (const Decision& decision :
+           decisions_of(static_cast<DecisionKind>(kind), plain, hopper)) {
+        for (const std::string& implementation : decision.alternatives) {
+          for (const int conv : decision.convs) {
+            const Ops other = plan_ops(
+                graph, options_, with_choice(base, graph, decision, implementation, conv), {});
+            const OpsOfPart part = difference(other, plain), reference = difference(plain, other);
+            if (part.empty()) continue;
+            SCOPED_TRACE(decision.key() + " " + implementation + " at " + graph.node(conv).name);
+            ++tried;
+            const Left left = left_by(part, other), expected = left_by(reference, plain);
+            EXPECT_THAT(expected.all, IsSupersetOf(left.for_others));
+            EXPECT_THAT(left.all, IsSupersetOf(left.for_others));
+            EXPECT_EQ(left.gradients, expected.gradients);
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(tried, 100);
 }
 
 TEST_F(CudaOps, ReadNothingThatIsNotLeft) {

@@ -30,11 +30,10 @@ class CudaTuner : public ::testing::Test {
     for (const StemForm form : forms_of(graph_, options_.precision)) {
       LoweringChoices choices;
       choices.stem = form;
-      const LoweredStep step = lowered(graph_, options_, choices);
-      for (const ConvolutionProblem& problem : distinct_problems(step, true)) {
+      const Ops ops = plan_ops(graph_, options_, choices, {});
+      for (const ConvolutionProblem& problem : distinct_problems(ops)) {
         plans_[problem.key()] = {problem.key(), no_implementation};
       }
-      const Ops ops = plan_ops(graph_, options_, choices, {});
       for (const DecisionKind kind : {DecisionKind::stem_forward, DecisionKind::stem_backward,
                                       DecisionKind::fused_backward, DecisionKind::moments}) {
         for (const Decision& decision : decisions_of(kind, ops, hopper)) {

@@ -54,6 +54,23 @@ TEST(ReportJson, UnknownIsNullWithItsReasonBesideIt) {
   EXPECT_FALSE(run["proof"]["unknown"].contains("window_end_loss"));
 }
 
+TEST(ReportJson, ARecordWithUnknownValuesNeedsTheirReasons) {
+  Json document = Json::parse(to_json(sample_report()));
+  document["arms"][0]["runs"][0]["proof"].erase("unknown");
+  EXPECT_THAT(refusal_of_report(document.dump()), HasSubstr("/arms/0/runs/0/proof/unknown"));
+}
+
+TEST(ReportJson, PlansOfEarlierReportsKnowTheirErrorsWithoutUnknown) {
+  Json document = Json::parse(to_json(sample_report()));
+  Json& plan = document["arms"][0]["runs"][0]["plans"][0];
+  plan.erase("unknown");
+  plan["relative_error"] = 0.25;
+  EXPECT_EQ(*report_from_json(document.dump()).arms[0].runs[0].kernel_choices[0].relative_error,
+            0.25);
+  plan["relative_error"] = nullptr;
+  EXPECT_THAT(refusal_of_report(document.dump()), HasSubstr("/arms/0/runs/0/plans/0/unknown"));
+}
+
 TEST(ReportJson, EverySettingHasItsOrigin) {
   const Json config = Json::parse(to_json(sample_report()))["invocation"]["config"];
   EXPECT_EQ(config["warmup"]["origin"], "flag");
