@@ -34,7 +34,7 @@ FLOORS = {
                  "compare imports",
                  "sharing", "formats/charts", "formats"]],
     "models": [[".", "networks cpu cuda"]],
-    "models/cuda": [["device", "kernels", "kernels/attention", "kernels/pointwise", "libraries", "compiler", "tuning", "."]],
+    "models/cuda": [["device", "kernels", "kernels/pointwise", "libraries", "compiler", "tuning", "."]],
 }
 
 # Headers of an outside library: the files that may include them, and how many may, if it matters.

@@ -79,25 +79,19 @@ CudaProgram::CudaProgram(const Graph& graph, const ProgramOptions& options)
   if (!options_.pipeline.is_pipelined()) finish_step();
 }
 
-LoweringChoices CudaProgram::choices_of_chip(int gpu) {
-  LoweringChoices choices;
-  choices.own_attention = compute_capability(gpu) >= 80;
-  return choices;
-}
-
 CudaProgram::~CudaProgram() { cudaStreamSynchronize(stream_.get()); }
 
 void CudaProgram::choose_kernels() {
   resources_.reduction.multiprocessors = multiprocessors_;
   resources_.cudnn = cudnn_.get();
   resources_.cublas = cublas_.get();
-  tuner_ = std::make_unique<Tuner>(
-      TuningDevice{cudnn_.get(), cublas_.get(), stream_.get(),
-                   compute_capability(options_.gpu) / 10, multiprocessors_},
-      options_.kernels, options_.kernel_choices, options_.kernel_choices_pinned);
+  tuner_ =
+      std::make_unique<Tuner>(TuningDevice{cudnn_.get(), cublas_.get(), stream_.get(),
+                                           compute_capability(options_.gpu) / 10, multiprocessors_},
+                              options_.kernel_choices, options_.kernel_choices_pinned);
   ProgramOptions pass = options_;  // micro-batches are alike
   pass.micro_batches = 1;
-  choices_ = decide(graph_, pass, choices_of_chip(options_.gpu), *tuner_);
+  choices_ = decide(graph_, pass, *tuner_);
   layout_ = flat_layout(graph_, choices_.stem);
   step_ = lower(graph_, options_, choices_, layout_, resources_);
   tuner_->choose(distinct_products(step_));

@@ -102,8 +102,6 @@ class CudaProgram : public Program {
   // With its kernels chosen and no memory yet: what the other constructor begins with.
   CudaProgram(const Graph& graph, const ProgramOptions& options, Fits);
 
-  // The choices that need no timing.
-  static LoweringChoices choices_of_chip(int gpu);
   void choose_kernels();
   void allocate();
   void bind_convolutions();

@@ -139,8 +139,15 @@ CudaProgram::Fits::Fits(const Graph& graph, const ProgramOptions& options) {
 }
 
 int64_t CudaProgram::bytes_needed(const Graph& graph, const ProgramOptions& options) {
-  LoweringChoices choices = choices_of_chip(options.gpu);
+  LoweringChoices choices;
   choices.stem = forms_of(graph, options.precision).back();
+  int64_t workspace = workspace_limit(options.precision);
+  if (compute_capability(options.gpu) >= 80) {
+    for (const AttentionProblem& problem : distinct_attention(graph, options)) {
+      choices.fused_attention.insert(problem.key());
+      workspace = std::max(workspace, workspace_limit(problem));
+    }
+  }
   const FlatLayout layout = flat_layout(graph, choices.stem);
   const StepResources resources;
   const LoweredStep step = lower(graph, options, choices, layout, resources);
@@ -150,7 +157,7 @@ int64_t CudaProgram::bytes_needed(const Graph& graph, const ProgramOptions& opti
   const BoundaryBytes tested = bytes_of_boundaries(graph, options);
   return step.memory.total_bytes +
          PersistentMemory::bytes_needed(graph, options, layout, assumed_multiprocessors) +
-         workspace_limit(options.precision) + staged + tested.received + tested.sent;
+         workspace + staged + tested.received + tested.sent;
 }
 
 int64_t CudaProgram::device_bytes_by(Schedule schedule) const {

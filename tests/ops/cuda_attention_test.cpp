@@ -1,4 +1,7 @@
-// Attention of 16 bits by cuDNN, by our kernels, and by one of them in each direction.
+// Attention of 16 bits by cuDNN, and by products.
+#include <gmock/gmock.h>
+
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -53,39 +56,39 @@ class CudaAttentionTest : public ProgramTest, public ::testing::WithParamInterfa
   }
 };
 
-// No timing decides which are tested. Chips before 8.0 have batched products alone.
-TEST_P(CudaAttentionTest, StepOfEveryImplementationErrsNoMoreThanRoundingImplies) {
+// Chips before 8.0 have products alone.
+TEST_P(CudaAttentionTest, StepErrsNoMoreThanRoundingImplies) {
   const Graph graph = attending_graph(GetParam());
   ProgramOptions options = attending_options(GetParam());
-  const std::vector<KernelChoice> chosen = choices(Kernels::fastest);
+  options.kernel_choices = choices(Kernels::fastest);
   options.kernel_choices_pinned = true;
-  const auto expect_step = [&](bool forward_by_cudnn, bool backward_by_cudnn) {
-    options.kernel_choices = chosen;
-    for (KernelChoice& choice : options.kernel_choices) {
-      const bool is_own = is_of(choice, "own attention "), is_plan = is_of(choice, "attention ");
-      if (!is_own && !is_plan) continue;
-      const bool forward = choice.key.find("attention forward") != std::string::npos;
-      const bool by_cudnn = forward ? forward_by_cudnn : backward_by_cudnn;
-      if (is_own == by_cudnn) choice.implementation = "none";
-    }
-    EXPECT_TRUE(check_against_reference(backend(), graph, options))
-        << "forward " << (forward_by_cudnn ? "cuDNN's" : "ours") << ", backward "
-        << (backward_by_cudnn ? "cuDNN's" : "ours");
-  };
-  int plans = 0, own = 0;
-  for (const KernelChoice& choice : chosen) {
-    if (is_of(choice, "own attention")) {
-      ++own;
-      EXPECT_EQ(choice.implementation, "own") << choice.key;
-    }
+  int plans = 0;
+  for (const KernelChoice& choice : options.kernel_choices) {
     plans += is_of(choice, "attention") && choice.implementation != "none" ? 1 : 0;
   }
-  expect_step(false, false);
-  if (own == 0) GTEST_SKIP() << "the chip has no attention kernel, of cuDNN's or ours";
-  ASSERT_EQ(plans, 2) << "of cuDNN's";
-  expect_step(true, true);
-  expect_step(true, false);
-  expect_step(false, true);
+  EXPECT_TRUE(check_against_reference(backend(), graph, options)) << plans << " plans of cuDNN's";
+  if (plans == 0) GTEST_SKIP() << "cuDNN has no attention for the chip";
+  EXPECT_EQ(plans, 2);
+  for (KernelChoice& choice : options.kernel_choices) {
+    if (is_of(choice, "attention backward")) choice.implementation = "none";
+  }
+  EXPECT_TRUE(check_against_reference(backend(), graph, options)) << "products";
+}
+
+TEST_P(CudaAttentionTest, APinnedKernelThatIsNoLongerThereIsNamed) {
+  ProgramOptions options = attending_options(GetParam());
+  options.kernel_choices = choices(Kernels::fastest);
+  const auto forward = std::ranges::find_if(options.kernel_choices, [](const KernelChoice& choice) {
+    return is_of(choice, "attention forward");
+  });
+  ASSERT_NE(forward, options.kernel_choices.end());
+  KernelChoice own{"own " + forward->key, "own", 2 * forward->seconds};
+  options.kernel_choices.push_back(own);
+  options.kernel_choices_pinned = true;
+  EXPECT_NO_THROW(backend().prepare(attending_graph(GetParam()), options)) << "it was the slower";
+  options.kernel_choices.back().seconds = 0;
+  EXPECT_THAT([&] { backend().prepare(attending_graph(GetParam()), options); },
+              testing::ThrowsMessage<std::runtime_error>(testing::HasSubstr("plan own for 'own ")));
 }
 
 TEST_P(CudaAttentionTest, StepOfCudnnAloneEqualsItselfInEveryBit) {
@@ -130,18 +133,6 @@ TEST_P(CudaAttentionTest, PinnedPlansMustBeThereAndLoad) {
     });
     EXPECT_THROW(backend().prepare(graph, unknown), std::runtime_error) << direction;
   }
-}
-
-// The cache of choices is shared by both: neither may hide from the other what it has to time.
-TEST_P(CudaAttentionTest, ChoicesOfCudnnAloneServeTheFastestToo) {
-  ProgramOptions options = attending_options(GetParam());
-  options.kernel_choices = choices(Kernels::cudnn);
-  int own = 0;
-  for (const KernelChoice& choice :
-       backend().prepare(attending_graph(GetParam()), options)->kernel_choices()) {
-    own += is_of(choice, "own attention") ? 1 : 0;
-  }
-  EXPECT_EQ(own, 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -30,8 +30,8 @@ class Decide : public HopperKernels<T> {
 
   std::vector<KernelChoice> decided(const WatchTrial& watch = {}) {
     const TuningDevice device{cudnn_.get(), nullptr, stream_.get(), 9, this->multiprocessors_};
-    Tuner tuner(device, Kernels::fastest, known_, false);
-    decide(graph_, options_, {}, tuner, watch);
+    Tuner tuner(device, known_, false);
+    decide(graph_, options_, tuner, watch);
     return tuner.used();
   }
   // Null where there is none.

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "models/cuda/kernels/attention/attention.h"
 #include "models/cuda/libraries/linear.h"
+#include "models/shapes.h"
 
 namespace nearmetal::cuda {
 

@@ -9,10 +9,6 @@
 
 namespace nearmetal::cuda {
 
-enum class AttentionKernel { products, own, cudnn };
-/// By key of the problem.
-using AttentionChoices = std::map<std::string, AttentionKernel>;
-
 /// Keys of problems. All convolutions of one key share a choice, but for a key that is of one alone
 /// (key_at()), as alternatives are tried.
 using Keys = std::set<std::string>;
@@ -38,9 +34,9 @@ struct LoweringChoices {
   // statistics; backward from the pooled gradient to the weights.
   bool own_stem_forward = false;
   bool own_stem_backward = false;
-  // Attention that has no choice is our kernels', where they fit, or products.
-  bool own_attention = false;
-  AttentionChoices attention{};
+  // Forward problems of attention which cuDNN computes, and their gradients, without scores in
+  // memory; the others are products.
+  Keys fused_attention{};
 };
 
 }  // namespace nearmetal::cuda

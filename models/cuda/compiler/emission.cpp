@@ -42,7 +42,7 @@ Kernel emit(const FusedOp& op, const Emission& emission,
   const auto bound = std::make_shared<const Bound>(op, emission, tensors);
   Kernel kernel{.name = op.name,
                 .phase = op.phase,
-                .implementation = op.by_library ? "" : row.implementation,
+                .implementation = row.implementation,
                 .flops = op.flops,
                 .bytes = op.bytes,
                 .operands = bound->operands};
@@ -51,7 +51,7 @@ Kernel emit(const FusedOp& op, const Emission& emission,
   }
   if (op.convolution) {
     kernel.convolution = convolution_call(*bound);
-  } else if (op.by_library) {
+  } else if (op.attention) {
     kernel.attention = attention_call(*bound);
   } else if (op.linear) {
     const auto algorithm = op.is_timed ? std::make_shared<std::string>() : nullptr;

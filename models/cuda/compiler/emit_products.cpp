@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 #include "models/cuda/compiler/attention_products.h"
-#include "models/cuda/kernels/attention/attention.h"
+#include "models/cuda/kernels/softmax.h"
 #include "models/cuda/libraries/linear.h"
 
 namespace nearmetal::cuda::emitters {
@@ -64,17 +64,6 @@ Launch attention_product(const Bound& b) {
       });
 }
 
-void attention(const Bound& b, cudaStream_t stream) {
-  launch_attention(b.precision(), b.op.attention->extent, {b[x], b[y], b.as<float>(statistics)},
-                   stream);
-}
-
-void attention_gradient(const Bound& b, cudaStream_t stream) {
-  launch_attention_backward(
-      b.precision(), b.op.attention->extent,
-      {b[x], b[y], b[dy], b.as<const float>(statistics), b.as<float>(scratch), b[dx]}, stream);
-}
-
 float score_factor(const AttentionExtent& extent) {
   return 1 / std::sqrt(static_cast<float>(extent.head_features));
 }
@@ -98,8 +87,8 @@ void softmax_gradient(const Bound& b, cudaStream_t stream) {
 
 constexpr std::array product_rows = {
     Emitter{FusedKind::linear, "linear", "cublasLt"},
-    Emitter{FusedKind::attention, "attention", "own", attention},
-    Emitter{FusedKind::attention_gradient, "attention_gradient", "own", attention_gradient},
+    Emitter{FusedKind::attention, "attention", ""},
+    Emitter{FusedKind::attention_gradient, "attention_gradient", ""},
     Emitter{FusedKind::attention_product, "attention_product", "cublasLt", nullptr,
             attention_product},
     Emitter{FusedKind::softmax, "softmax", "own sweep", softmax},

@@ -174,7 +174,6 @@ struct FusedOp {
   std::optional<LinearProblem> linear{};
   bool is_timed = false;  // a product that the tuner chooses an algorithm for
   std::optional<AttentionProblem> attention{};
-  bool by_library = false;  // attention of cuDNN's
   std::optional<AttentionProduct> product{};
   std::vector<LayerNormGradients> layer_norms{};  // of layer_norm_sums, as its operands
 };

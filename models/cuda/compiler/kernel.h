@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "models/cuda/libraries/convolution.h"
 #include "models/cuda/libraries/linear.h"
 #include "models/kernel_choice.h"
+#include "models/memory_plan.h"
 
 namespace nearmetal::cuda {
 
@@ -70,10 +72,15 @@ struct Kernel {
   std::function<void(cudaStream_t)> launch{};
 };
 
-/// Bytes of workspace that any one convolution or attention may ask for: strict fp32 has engines
-/// that need much.
+/// Bytes of workspace that any one convolution may ask for: strict fp32 has engines that need much.
 constexpr int64_t workspace_limit(Precision precision) {
   return int64_t{precision == Precision::fp32 ? 2048 : 512} << 20;
+}
+/// The same for an attention: cuDNN keeps the gradients of scores, in blocks of 128 tokens.
+constexpr int64_t workspace_limit(const AttentionProblem& problem) {
+  const int64_t tokens = round_up(problem.extent.tokens, 128);
+  const int64_t scores = problem.extent.matrices() * tokens * tokens;
+  return std::max(workspace_limit(problem.precision), scores * 2 + (int64_t{1} << 20));
 }
 inline constexpr int64_t product_workspace = int64_t{32} << 20;
 

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 
-#include "models/cuda/kernels/attention/attention.h"
 #include "models/cuda/kernels/batch_norm.h"
 #include "models/cuda/kernels/head.h"
 #include "models/cuda/kernels/norm_pool.h"
@@ -14,6 +13,7 @@
 #include "models/cuda/libraries/layers.h"
 #include "models/cuda/libraries/linear.h"
 #include "models/graph.h"
+#include "models/shapes.h"
 #include "models/training_options.h"
 
 namespace nearmetal::cuda {

@@ -64,14 +64,6 @@ int bias_before(const Planner& p, int norm) {
   return -1;
 }
 
-AttentionKernel attention_kernel(const Planner& p, const AttentionProblem& problem) {
-  const auto chosen = p.choices.attention.find(problem.key());
-  if (chosen != p.choices.attention.end()) return chosen->second;
-  const bool own = p.choices.own_attention && !p.by_cudnn() &&
-                   fits_attention_kernels(problem.precision, problem.extent);
-  return own ? AttentionKernel::own : AttentionKernel::products;
-}
-
 void add_attention_product(Planner& p, Phase phase, int attention, const AttentionProduct& product,
                            ValueId a, ValueId b, ValueId d) {
   FusedOp& op = p.add(FusedKind::attention_product, phase, p.node(attention).name, attention,
@@ -323,38 +315,35 @@ void forward_attention(Planner& p, int attention) {
   if (problem.extent.head_features % 8 != 0) {
     unsupported(node, "the features of a head are not a multiple of 8");
   }
-  const AttentionKernel chosen = attention_kernel(p, problem);
-  if (chosen == AttentionKernel::products) return forward_attention_products(p, attention);
-  const ValueId packed = p.value(node.inputs[0]), y = p.leave_value(attention);
-  ValueId log_sums = no_value;
-  if (chosen == AttentionKernel::cudnn || !p.options.forward_only) {
-    log_sums = p.leave(attention, Part::log_sums, problem.extent.rows() * 4);
+  if (!p.choices.fused_attention.contains(problem.key())) {
+    return forward_attention_products(p, attention);
   }
+  const ValueId packed = p.value(node.inputs[0]), y = p.leave_value(attention);
+  const ValueId log_sums = p.leave(attention, Part::log_sums, problem.extent.rows() * 4);
   FusedOp& op =
       p.add(FusedKind::attention, Phase::forward, node.name, attention,
             {reads(Role::x, packed), writes(Role::y, y), writes(Role::statistics, log_sums)});
   op.attention = problem;
-  op.by_library = chosen == AttentionKernel::cudnn;
   op.flops = p.shapes.forward_flops(attention);
 }
 
 void backward_attention(Planner& p, int attention) {
-  const AttentionProblem problem{AttentionOp::backward, p.shapes.attention(attention),
+  const AttentionProblem forward{AttentionOp::forward, p.shapes.attention(attention),
                                  p.options.precision};
-  const AttentionKernel chosen = attention_kernel(p, problem);
-  if (chosen == AttentionKernel::products) return backward_attention_products(p, attention);
+  if (!p.choices.fused_attention.contains(forward.key())) {
+    return backward_attention_products(p, attention);
+  }
   const Node& node = p.node(attention);
   const int input = node.inputs[0];
   const ValueId dy = p.gradient_of(attention), packed = p.value(input);
   const ValueId packed_gradient = p.leave_gradient(input, attention);
-  const ValueId dots = p.new_value(node.name + " dots", problem.extent.rows() * 4);
+  const ValueId dots = p.new_value(node.name + " dots", forward.extent.rows() * 4);
   FusedOp& op =
       p.add(FusedKind::attention_gradient, Phase::backward, node.name, attention,
             {reads(Role::x, packed), reads(Role::y, p.value(attention)), reads(Role::dy, dy),
              reads(Role::statistics, p.find(attention, Part::log_sums)),
              writes(Role::scratch, dots), writes(Role::dx, packed_gradient)});
-  op.attention = problem;
-  op.by_library = chosen == AttentionKernel::cudnn;
+  op.attention = forward.with(AttentionOp::backward);
   op.flops = 2 * p.shapes.forward_flops(attention);
 }
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "models/cuda/kernels/attention/attention.h"
+#include "models/shapes.h"
 
 namespace nearmetal::cuda {
 

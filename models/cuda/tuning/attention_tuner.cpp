@@ -1,4 +1,4 @@
-// The choice between cuDNN's attention and ours.
+// The choice among cuDNN's plans of attention.
 #include <algorithm>
 #include <functional>
 #include <stdexcept>
@@ -21,7 +21,7 @@ class Tuner::AttentionBuffers {
         y_(allocate_device(elements_ * element_bytes_)),
         log_sums_(allocate_device(problem.extent.rows() * 4)),
         again_(allocate_device(result_elements_ * element_bytes_)),
-        workspace_(allocate_device(workspace_limit(problem.precision))),
+        workspace_(allocate_device(workspace_limit(problem))),
         token_counts_(make_token_counts(problem.extent)) {
     if (op_ == AttentionOp::forward) return;
     dy_ = random_values(problem.precision, elements_, 2, stream);
@@ -64,110 +64,34 @@ class Tuner::AttentionBuffers {
   DeviceMemory dy_, dots_, gradient_;  // backward alone
 };
 
-// `plan` is null where the kernel is ours.
-struct Tuner::AttentionCandidate {
-  const AttentionPlan* plan;
-  std::string name;
-  double milliseconds = never;
-};
-
-namespace {
-
-std::string own_attention_key(const AttentionProblem& problem) { return "own " + problem.key(); }
-
-void launch_own(const AttentionProblem& problem, const AttentionOperands& operands,
-                cudaStream_t stream) {
-  if (problem.op == AttentionOp::forward) {
-    launch_attention(problem.precision, problem.extent,
-                     {operands.packed, operands.y, operands.log_sums}, stream);
-  } else {
-    launch_attention_backward(problem.precision, problem.extent,
-                              {operands.packed, operands.y, operands.dy, operands.log_sums,
-                               operands.dots, operands.packed_gradient},
-                              stream);
-  }
-}
-
-}  // namespace
-
-bool Tuner::has_own(const AttentionProblem& problem) const {
-  return kernels_ != Kernels::cudnn && device_.compute_capability_major >= 8 &&
-         fits_attention_kernels(problem.precision, problem.extent);
-}
-
-bool Tuner::adopt(const AttentionProblem& problem) {
-  const std::string key = problem.key();
-  if (used_.contains(key)) return true;
-  const KernelChoice* choice = known_choice(key);
-  if (choice == nullptr) return false;
-  const std::string& implementation = choice->implementation;
-  const auto rival = known_.find(own_attention_key(problem));
-  const bool is_slower = has_own(problem) && rival != known_.end() &&
-                         rival->second.implementation == own_implementation &&
-                         rival->second.seconds <= choice->seconds;
-  if (implementation != no_implementation && !is_slower) {
-    try {
-      attention_plans_.emplace(key, named_plan(device_.handle, problem, implementation));
-    } catch (const std::runtime_error& error) {
-      if (!pinned_) return false;
-      throw std::runtime_error("the pinned plan " + implementation + " for '" + key +
-                               "' does not load here: " + error.what());
-    }
-  }
-  used_[key] = *choice;
-  return true;
-}
-
 void Tuner::choose(const std::vector<AttentionProblem>& problems) {
   for (const AttentionProblem& problem : problems) {
-    bool complete = adopt(problem);
-    if (has_own(problem)) complete = adopt_own(own_attention_key(problem)) && complete;
-    if (!complete) tune(problem);
-    AttentionKernel kernel = faster_attention(problem);
-    if (problem.op == AttentionOp::backward) {
-      // Products keep probabilities for their backward pass, which no other kernel leaves or reads.
-      AttentionKernel& forward = attention_choices_.at(problem.with(AttentionOp::forward).key());
-      if (forward == AttentionKernel::products) kernel = forward;
-      if (kernel == AttentionKernel::products) forward = kernel;
+    const std::string key = problem.key();
+    // Reports of 1.x may have pinned a kernel that this program no longer has.
+    const auto own = known_.find("own " + key);
+    if (pinned_ && own != known_.end() && own->second.implementation == own_implementation) {
+      const KernelChoice* plan = known_choice(key);
+      if (!is_usable(*plan) || own->second.seconds <= plan->seconds) {
+        throw std::runtime_error("the pinned plan own for '" + own->first + "' is unknown here");
+      }
     }
-    attention_choices_[problem.key()] = kernel;
+    if (!adopt(attention_plans_, problem)) tune(problem);
+    // The backward pass reads what cuDNN's forward pass leaves, and products read other things.
+    if (problem.op == AttentionOp::forward || plan(problem) != nullptr) continue;
+    attention_plans_.erase(problem.with(AttentionOp::forward).key());
   }
-  // The others need no workspace.
-  std::erase_if(attention_plans_, [this](const auto& plan) {
-    return attention_choices_.at(plan.first) != AttentionKernel::cudnn;
-  });
 }
 
-AttentionKernel Tuner::faster_attention(const AttentionProblem& problem) const {
-  const double by_cudnn = seconds_of(problem.key());
-  const double by_own = has_own(problem) ? seconds_of(own_attention_key(problem)) : never;
-  if (by_cudnn == never && by_own == never) return AttentionKernel::products;
-  return by_own <= by_cudnn ? AttentionKernel::own : AttentionKernel::cudnn;
-}
-
-std::function<cudnnStatus_t()> Tuner::launcher(const AttentionPlan* plan,
-                                               const AttentionProblem& problem,
-                                               const AttentionOperands& operands,
-                                               void* workspace) const {
-  if (plan == nullptr) {
-    return [=, this] {
-      launch_own(problem, operands, device_.stream);
-      return CUDNN_STATUS_SUCCESS;
-    };
-  }
-  return [=, this, bound = plan->bind(operands, workspace)] {
-    return plan->try_execute(device_.handle, bound);
-  };
-}
-
-// As part of a step, which is a graph: without what the host takes to launch a short kernel.
-double Tuner::milliseconds(const std::function<cudnnStatus_t()>& launch, const std::string& name,
-                           const std::string& key) const {
+// Milliseconds as part of a step, which is a graph: without what the host takes to launch a short
+// kernel.
+double Tuner::milliseconds(const AttentionPlan& plan, const std::string& key,
+                           const Descriptor& bound) const {
   constexpr int calls = 5;
   try {
-    if (launch() != CUDNN_STATUS_SUCCESS) return never;  // loads the kernel, if it does not refuse
+    // Loads the kernel, if it does not refuse.
+    if (plan.try_execute(device_.handle, bound) != CUDNN_STATUS_SUCCESS) return never;
     const GraphExecHandle graph = captured(device_.stream, [&] {
-      for (int i = 0; i < calls; ++i) NM_CALL(launch());
+      for (int i = 0; i < calls; ++i) NM_CALL(plan.try_execute(device_.handle, bound));
     });
     const auto run = [&] { NM_CALL(cudaGraphLaunch(graph.get(), device_.stream)); };
     return milliseconds_of(run, {.apart = 1, .timed = 1}, device_.stream) / calls;
@@ -175,68 +99,42 @@ double Tuner::milliseconds(const std::function<cudnnStatus_t()>& launch, const s
     return never;
   } catch (const std::runtime_error& error) {
     // After a fault on the device the process can do no more than to say whose it was.
-    throw std::runtime_error("the attention " + name + " for '" + key +
+    throw std::runtime_error("the attention " + plan.name() + " for '" + key +
                              "' failed: " + error.what());
   }
 }
 
-// The fastest candidate whose results are right, and the same in two runs.
-KernelChoice Tuner::best_of(std::vector<AttentionCandidate> candidates,
-                            const AttentionProblem& problem, const std::string& key,
-                            const AttentionBuffers& buffers) const {
-  const auto launcher_of = [&](const AttentionPlan* plan, const AttentionOperands& operands) {
-    return launcher(plan, problem, operands, buffers.workspace());
+// The fastest plan whose results are right, and the same in two runs.
+void Tuner::tune(const AttentionProblem& problem) {
+  const std::string key = problem.key();
+  used_[key] = none_for(key);
+  const AttentionBuffers buffers(problem, device_.stream);
+  const auto run = [&](const AttentionPlan& plan, const AttentionOperands& operands) {
+    NM_CALL(plan.try_execute(device_.handle, plan.bind(operands, buffers.workspace())));
   };
-  for (AttentionCandidate& candidate : candidates) {
-    candidate.milliseconds =
-        milliseconds(launcher_of(candidate.plan, buffers.operands()), candidate.name, key);
+  if (problem.op == AttentionOp::backward) {
+    const AttentionPlan* forward = plan(problem.with(AttentionOp::forward));
+    if (forward == nullptr) return;
+    run(*forward, buffers.operands());
   }
-  std::ranges::stable_sort(candidates, {}, &AttentionCandidate::milliseconds);
-  for (const auto& [plan, name, milliseconds] : candidates) {
-    if (milliseconds == never) break;
+  std::vector<std::pair<double, AttentionPlan>> candidates;
+  for (AttentionPlan& plan :
+       offered_plans(device_.handle, problem, workspace_limit(problem), most_candidates)) {
+    const double time = milliseconds(plan, key, plan.bind(buffers.operands(), buffers.workspace()));
+    if (time != never) candidates.emplace_back(time, std::move(plan));
+  }
+  std::ranges::stable_sort(candidates, {}, &std::pair<double, AttentionPlan>::first);
+  for (const auto& [time, plan] : candidates) {
     buffers.fill_results_with_nan(device_.stream);
-    NM_CALL(launcher_of(plan, buffers.operands())());
-    NM_CALL(launcher_of(plan, buffers.operands_again())());
+    run(plan, buffers.operands());
+    run(plan, buffers.operands_again());
     const AttentionError error = check_attention(problem, buffers.operands(), device_.stream);
     // Steps repeat bit by bit, and replicas stay equal.
     if (!error.passes || !buffers.are_results_equal(device_.stream)) continue;
-    return {key, name, milliseconds * 1e-3, error.worst.relative_error};
+    used_[key] = {key, plan.name(), time * 1e-3, error.worst.relative_error};
+    attention_plans_.emplace(key, plan);
+    return;
   }
-  return none_for(key);
-}
-
-void Tuner::tune(const AttentionProblem& problem) {
-  const std::string key = problem.key(), own_key = own_attention_key(problem);
-  const AttentionBuffers buffers(problem, device_.stream);
-  bool has_operands = true;
-  if (problem.op == AttentionOp::backward) {
-    const AttentionProblem forward = problem.with(AttentionOp::forward);
-    const AttentionKernel kernel = attention_choices_.at(forward.key());
-    has_operands = kernel != AttentionKernel::products;
-    if (has_operands) {
-      NM_CALL(launcher(kernel == AttentionKernel::own ? nullptr : plan(forward), forward,
-                       buffers.operands(), buffers.workspace())());
-    }
-  }
-  if (!used_.contains(key)) {
-    std::vector<AttentionPlan> plans;
-    if (has_operands) {
-      plans = offered_plans(device_.handle, problem, workspace_limit(problem.precision),
-                            most_candidates);
-    }
-    std::vector<AttentionCandidate> candidates;
-    for (const AttentionPlan& plan : plans) candidates.push_back({&plan, plan.name()});
-    used_[key] = best_of(candidates, problem, key, buffers);
-    for (const AttentionPlan& plan : plans) {
-      if (plan.name() == used_[key].implementation) attention_plans_.emplace(key, plan);
-    }
-  }
-  if (!has_own(problem) || used_.contains(own_key)) return;
-  std::vector<AttentionCandidate> candidates;
-  if (has_operands) candidates.push_back({nullptr, own_implementation});
-  KernelChoice own = best_of(candidates, problem, own_key, buffers);
-  if (has_operands && !is_usable(own)) own.implementation = refused_implementation;
-  used_[own_key] = own;
 }
 
 const AttentionPlan* Tuner::plan(const AttentionProblem& problem) const {

@@ -215,15 +215,19 @@ LoweringChoices Decider::timed(const Decision& decision, const LoweringChoices& 
 
 }  // namespace
 
-LoweringChoices decide(const Graph& graph, const ProgramOptions& options,
-                       const LoweringChoices& of_chip, Tuner& tuner, const WatchTrial& watch) {
-  tuner.choose(distinct_attention(graph, options));
+LoweringChoices decide(const Graph& graph, const ProgramOptions& options, Tuner& tuner,
+                       const WatchTrial& watch) {
+  LoweringChoices choices;
+  const std::vector<AttentionProblem> attention = distinct_attention(graph, options);
+  tuner.choose(attention);
+  for (const AttentionProblem& problem : attention) {
+    const bool forward = problem.op == AttentionOp::forward;
+    if (forward && tuner.plan(problem) != nullptr) choices.fused_attention.insert(problem.key());
+  }
   Decider decider(graph, options, tuner, watch);
   std::vector<LoweringChoices> forms;
   for (const StemForm form : forms_of(graph, options.precision)) {
-    LoweringChoices choices = of_chip;
     choices.stem = form;
-    choices.attention = tuner.attention_choices();
     forms.push_back(decider.decide_in_form(choices));
   }
   return decider.best_form(forms);

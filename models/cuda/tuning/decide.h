@@ -17,8 +17,8 @@ using WatchTrial = std::function<void(const Decision&, const std::string& implem
 
 /// All choices of a network: plans of its convolutions, its attention, and the alternatives of its
 /// ops, known ones taken over and the others timed on the tuner's device. `options`: of one
-/// micro-batch. `of_chip`: those that need no timing.
-LoweringChoices decide(const Graph& graph, const ProgramOptions& options,
-                       const LoweringChoices& of_chip, Tuner& tuner, const WatchTrial& watch = {});
+/// micro-batch.
+LoweringChoices decide(const Graph& graph, const ProgramOptions& options, Tuner& tuner,
+                       const WatchTrial& watch = {});
 
 }  // namespace nearmetal::cuda

@@ -42,9 +42,8 @@ KernelChoice none_for(const std::string& key) {
   return {key, no_implementation, 0, Unknown{"there is no result"}};
 }
 
-Tuner::Tuner(const TuningDevice& device, Kernels kernels, const std::vector<KernelChoice>& known,
-             bool pinned)
-    : device_(device), kernels_(kernels), pinned_(pinned) {
+Tuner::Tuner(const TuningDevice& device, const std::vector<KernelChoice>& known, bool pinned)
+    : device_(device), pinned_(pinned) {
   for (const KernelChoice& plan : known) known_[plan.key] = plan;
 }
 
@@ -68,41 +67,10 @@ const KernelChoice* Tuner::decision(const std::string& key,
   return &(used_[key] = *choice);
 }
 
-bool Tuner::adopt_own(const std::string& key) {
-  if (used_.contains(key)) return true;
-  std::vector<std::string> names{own_implementation, no_implementation};
-  if (pinned_) names.emplace_back(refused_implementation);
-  return decision(key, names) != nullptr;
-}
-
-double Tuner::seconds_of(const std::string& key) const {
-  const auto found = used_.find(key);
-  return found == used_.end() || !is_usable(found->second) ? never : found->second.seconds;
-}
-
-// Takes a known plan over.
-bool Tuner::adopt(const ConvolutionProblem& problem) {
-  const std::string key = problem.key();
-  if (used_.contains(key)) return true;
-  const KernelChoice* choice = known_choice(key);
-  if (choice == nullptr) return false;
-  if (is_usable(*choice)) {
-    try {
-      plans_.emplace(key, named_plan(device_.handle, problem, choice->implementation));
-    } catch (const std::runtime_error& error) {
-      if (!pinned_) return false;
-      throw std::runtime_error("the pinned plan " + choice->implementation + " for '" + key +
-                               "' does not load here: " + error.what());
-    }
-  }
-  used_[key] = *choice;
-  return true;
-}
-
 void Tuner::choose(const std::vector<ConvolutionProblem>& problems) {
   std::vector<ConvolutionProblem> unknown;
   for (const ConvolutionProblem& problem : problems) {
-    if (!adopt(problem)) unknown.push_back(problem);
+    if (!adopt(plans_, problem)) unknown.push_back(problem);
   }
   if (unknown.empty()) return;
   const TuningBuffers buffers(unknown, device_.stream);

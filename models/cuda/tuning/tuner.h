@@ -1,11 +1,10 @@
-// Chooses a cuDNN plan for each convolution, an algorithm of cuBLASLt for each product of tokens,
-// and a plan of cuDNN or a kernel of ours for each attention: by time, among those whose numbers
-// are right.
+// Chooses a plan of cuDNN for each convolution and attention and an algorithm of cuBLASLt for each
+// product of tokens: by time, among those whose numbers are right.
 #pragma once
 
-#include <functional>
 #include <limits>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -38,10 +37,9 @@ inline constexpr double never = std::numeric_limits<double>::infinity();
 /// Choices by key: those that were given, and those that were made.
 class Tuner {
  public:
-  /// With Kernels::cudnn, no kernel of ours competes. With `pinned`, a choice that is not among
-  /// `known`, or that does not load, is a std::runtime_error; without, it is made anew.
-  Tuner(const TuningDevice& device, Kernels kernels, const std::vector<KernelChoice>& known,
-        bool pinned);
+  /// With `pinned`, a choice that is not among `known`, or that does not load, is a
+  /// std::runtime_error; without, it is made anew.
+  Tuner(const TuningDevice& device, const std::vector<KernelChoice>& known, bool pinned);
 
   /// Chooses a plan for each problem, timing candidates on random data
   /// where it must. Throws std::runtime_error if no engine computes a problem rightly; a
@@ -56,12 +54,10 @@ class Tuner {
     return used_.at(problem.key()).implementation;
   }
 
-  /// The same for attention, forward before backward: cuDNN's plans and our kernels are timed.
-  /// Two runs of what is chosen agree in every bit.
+  /// The same for attention, forward before backward. Two runs of what is chosen agree in every
+  /// bit.
   void choose(const std::vector<AttentionProblem>& problems);
-  /// The faster of cuDNN's and ours; where some direction has neither, both are left to products.
-  const AttentionChoices& attention_choices() const { return attention_choices_; }
-  /// Null where the attention is not cuDNN's.
+  /// Null if there is none, and forward also where there is none backward: products are left.
   const AttentionPlan* plan(const AttentionProblem& problem) const;
 
   /// Null if there is none.
@@ -88,9 +84,9 @@ class Tuner {
 
   // Null where there is none. Throws std::runtime_error if choices are pinned.
   const KernelChoice* known_choice(const std::string& key) const;
-  bool adopt(const ConvolutionProblem& problem);
-  bool adopt_own(const std::string& key);  // an attention of ours
-  double seconds_of(const std::string& key) const;
+  // Takes a known plan over.
+  template <class Plan, class Problem>
+  bool adopt(std::map<std::string, Plan>& plans, const Problem& problem);
   double milliseconds(const ConvolutionPlan& plan, const ConvolutionProblem& problem,
                       const TuningBuffers& buffers, Calls calls) const;
   std::vector<Candidate> fastest_of(const std::vector<const ConvolutionPlan*>& plans,
@@ -101,28 +97,35 @@ class Tuner {
   void tune(const LinearProblem& problem, const TuningBuffers& buffers);
   // attention_tuner.cpp
   class AttentionBuffers;
-  struct AttentionCandidate;
-  bool has_own(const AttentionProblem& problem) const;
-  bool adopt(const AttentionProblem& problem);
-  AttentionKernel faster_attention(const AttentionProblem& problem) const;
-  // `plan` is null where the kernel is ours.
-  std::function<cudnnStatus_t()> launcher(const AttentionPlan* plan,
-                                          const AttentionProblem& problem,
-                                          const AttentionOperands& operands, void* workspace) const;
-  double milliseconds(const std::function<cudnnStatus_t()>& launch, const std::string& name,
-                      const std::string& key) const;
-  KernelChoice best_of(std::vector<AttentionCandidate> candidates, const AttentionProblem& problem,
-                       const std::string& key, const AttentionBuffers& buffers) const;
+  double milliseconds(const AttentionPlan& plan, const std::string& key,
+                      const Descriptor& bound) const;
   void tune(const AttentionProblem& problem);
 
   TuningDevice device_;
-  Kernels kernels_;
   std::map<std::string, KernelChoice> known_;
   bool pinned_;
   std::map<std::string, ConvolutionPlan> plans_;
   std::map<std::string, AttentionPlan> attention_plans_;
-  AttentionChoices attention_choices_;
   std::map<std::string, KernelChoice> used_;
 };
+
+template <class Plan, class Problem>
+bool Tuner::adopt(std::map<std::string, Plan>& plans, const Problem& problem) {
+  const std::string key = problem.key();
+  if (used_.contains(key)) return true;
+  const KernelChoice* choice = known_choice(key);
+  if (choice == nullptr) return false;
+  if (is_usable(*choice)) {
+    try {
+      plans.emplace(key, named_plan(device_.handle, problem, choice->implementation));
+    } catch (const std::runtime_error& error) {
+      if (!pinned_) return false;
+      throw std::runtime_error("the pinned plan " + choice->implementation + " for '" + key +
+                               "' does not load here: " + error.what());
+    }
+  }
+  used_[key] = *choice;
+  return true;
+}
 
 }  // namespace nearmetal::cuda

@@ -31,11 +31,19 @@ inline LoweredStep lowered(const Graph& graph, const ProgramOptions& options,
   return lower(graph, options, choices, layout, resources);
 }
 
+inline LoweringChoices with_fused_attention(const Graph& graph, const ProgramOptions& options) {
+  LoweringChoices choices;
+  for (const AttentionProblem& problem : distinct_attention(graph, options)) {
+    choices.fused_attention.insert(problem.key());
+  }
+  return choices;
+}
+
 /// Every fusion that there is, wherever it fits.
 inline LoweringChoices all_fused(const Graph& graph, const ProgramOptions& options) {
-  LoweringChoices choices;
+  LoweringChoices choices = with_fused_attention(graph, options);
   choices.stem = StemForm::pad_to_4;
-  choices.own_stem_forward = choices.own_stem_backward = choices.own_attention = true;
+  choices.own_stem_forward = choices.own_stem_backward = true;
   const Ops ops = plan_ops(graph, options, choices, {});
   for (const Decision& decision : decisions_of(DecisionKind::sweep, ops, hopper)) {
     choices.fused_sweeps.insert(decision.problem.key());

@@ -173,21 +173,15 @@ TEST(CudaTokens, BlocksOfLayerNormsAreAsManyAsTheirTokensFill) {
   EXPECT_EQ(layer_norm_sums_bytes(Precision::bf16, {31, 40}, false, 132), 2 * 2 * 64 * 4);
 }
 
-// Our kernels keep a number for each row of scores, products all of them.
+// cuDNN's kernels keep a number for each row of scores, products all of them.
 TEST(CudaTokens, AttentionWithoutScoresTakesLessMemory) {
   const Graph graph = build_network("vit_b_16");
   const ProgramOptions options = options_of(Precision::bf16);
-  LoweringChoices choices;
-  const LoweredStep products = lowered(graph, options, choices);
-  choices.own_attention = true;
-  const LoweredStep own = lowered(graph, options, choices);
-  EXPECT_DOUBLE_EQ(flops(own), flops(products));
+  const LoweredStep products = lowered(graph, options, {});
+  const LoweredStep fused = lowered(graph, options, with_fused_attention(graph, options));
+  EXPECT_DOUBLE_EQ(flops(fused), flops(products));
   const int64_t scores = int64_t{12} * 4 * 12 * 197 * 200 * 2;  // kept by 12 layers
-  EXPECT_GT(products.memory.total_bytes - own.memory.total_bytes, scores / 10 * 9);
-  ProgramOptions fp32 = options_of(Precision::fp32);
-  EXPECT_THAT(lowered(graph, fp32, choices).kernels,
-              Contains(AllOf(Field(&Kernel::name, "encoder.layers.encoder_layer_0.self_attention"),
-                             Field(&Kernel::implementation, "cublasLt"))));
+  EXPECT_GT(products.memory.total_bytes - fused.memory.total_bytes, scores / 10 * 9);
 }
 
 TEST(CudaTokens, AttentionIsChosenOnceForAllLayers) {
@@ -204,42 +198,22 @@ TEST(CudaTokens, AttentionIsChosenOnceForAllLayers) {
   EXPECT_TRUE(distinct_attention(graph, options_of(Precision::tf32)).empty());
 }
 
-TEST(CudaTokens, EachDirectionOfAttentionHasTheKernelThatWasChosen) {
+TEST(CudaTokens, FusedAttentionLeavesLogSumsForItsGradient) {
   const Graph graph = build_network("bert_tiny", {.sequence = 24});
-  const ProgramOptions options = options_of(Precision::bf16);
-  const std::string name = "bert.encoder.layer.0.attention.self";
-  const std::vector<AttentionProblem> problems = distinct_attention(graph, options);
-  const double flops_of_products = flops(lowered(graph, options, {}));
-  for (const auto& [forward, backward] :
-       {std::pair{AttentionKernel::cudnn, AttentionKernel::own},
-        std::pair{AttentionKernel::own, AttentionKernel::cudnn},
-        std::pair{AttentionKernel::cudnn, AttentionKernel::cudnn}}) {
-    LoweringChoices choices;
-    choices.attention = {{problems.at(0).key(), forward}, {problems.at(1).key(), backward}};
-    const LoweredStep step = lowered(graph, options, choices);
-    const auto kernel_in = [&](Phase phase, AttentionKernel chosen) {
-      return kernel_of(step, phase, name, chosen == AttentionKernel::own ? "own" : "");
-    };
-    const Kernel there = kernel_in(Phase::forward, forward);
-    const Kernel back = kernel_in(Phase::backward, backward);
-    EXPECT_EQ(there.attention.has_value(), forward == AttentionKernel::cudnn);
-    EXPECT_EQ(back.attention.has_value(), backward == AttentionKernel::cudnn);
-    EXPECT_EQ(there.operands.back(), back.operands.at(3)) << "one leaves log_sums for the other";
-    EXPECT_DOUBLE_EQ(flops(step), flops_of_products);
-  }
-}
-
-// cuDNN's forward pass always leaves them.
-TEST(CudaTokens, AttentionOfInferenceByCudnnLeavesLogSums) {
-  const Graph graph = inference_graph(build_network("bert_tiny", {.sequence = 24}));
   ProgramOptions options = options_of(Precision::bf16);
+  const std::string name = "bert.encoder.layer.0.attention.self";
+  const LoweredStep step = lowered(graph, options, with_fused_attention(graph, options));
+  const Kernel& forward = kernel_of(step, Phase::forward, name);
+  const Kernel& backward = kernel_of(step, Phase::backward, name);
+  ASSERT_TRUE(forward.attention && backward.attention);
+  EXPECT_EQ(forward.attention->log_sums, backward.attention->log_sums);
+  EXPECT_EQ(forward.attention->log_sums->bytes, 4 * 2 * 24 * 4);
+  // Inference, too: cuDNN's forward pass always leaves them.
   options.forward_only = true;
-  LoweringChoices choices;
-  choices.attention[distinct_attention(graph, options).at(0).key()] = AttentionKernel::cudnn;
-  const LoweredStep step = lowered(graph, options, choices);
-  const Kernel& kernel = kernel_of(step, Phase::forward, "bert.encoder.layer.0.attention.self");
-  ASSERT_TRUE(kernel.attention);
-  EXPECT_EQ(kernel.attention->log_sums->bytes, 4 * 2 * 24 * 4);
+  const Graph inference = inference_graph(graph);
+  const LoweredStep evaluated =
+      lowered(inference, options, with_fused_attention(inference, options));
+  EXPECT_EQ(kernel_of(evaluated, Phase::forward, name).attention->log_sums->bytes, 4 * 2 * 24 * 4);
 }
 
 class CudaTransformer : public ::testing::TestWithParam<std::tuple<const char*, Kernels>> {};

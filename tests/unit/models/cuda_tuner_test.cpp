@@ -50,8 +50,8 @@ class CudaTuner : public ::testing::Test {
     return all;
   }
   LoweringChoices decided() const {
-    Tuner tuner(hopper_device, Kernels::fastest, list(), true);
-    const LoweringChoices choices = decide(graph_, options_, {}, tuner);
+    Tuner tuner(hopper_device, list(), true);
+    const LoweringChoices choices = decide(graph_, options_, tuner);
     EXPECT_THAT(tuner.used(), UnorderedElementsAreArray(list()));
     return choices;
   }
