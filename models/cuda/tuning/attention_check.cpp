@@ -1,23 +1,120 @@
 #include "models/cuda/tuning/attention_check.h"
 
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "models/sixteen_bits.h"
+
 namespace nearmetal::cuda {
 namespace {
 
-SampleErrors errors_of(const std::vector<Sample>& samples, AttentionPart part,
-                       int64_t head_features) {
-  const int64_t values = part == log_sum_part ? 1 : head_features;
-  SampleErrors errors;
-  for (int64_t row = 0; row < sampled_rows; ++row) {
-    const Sample* first = samples.data() + (row * attention_parts + part) * head_features;
-    for (int64_t i = 0; i < values; ++i) errors.add(first[i]);
-  }
-  return errors;
+using Matrix = std::vector<double>;  // row by row
+
+// Of one head of one sample: [tokens, head_features], one of `parts` that lie side by side.
+Matrix download(const AttentionProblem& problem, const void* base, int64_t head, int parts,
+                int part) {
+  const AttentionExtent& extent = problem.extent;
+  const int64_t size = element_bytes(problem.precision);
+  const int64_t head_bytes = size * extent.head_features,
+                row_bytes = size * parts * extent.features();
+  const char* const first = static_cast<const char*>(base) +
+                            head / extent.heads * extent.tokens * row_bytes +
+                            part * size * extent.features() + head % extent.heads * head_bytes;
+  std::vector<uint16_t> bits(extent.tokens * extent.head_features);
+  NM_CALL(cudaMemcpy2D(bits.data(), head_bytes, first, row_bytes, head_bytes, extent.tokens,
+                       cudaMemcpyDeviceToHost));
+  Matrix values(bits.size());
+  std::ranges::transform(bits, values.begin(), [&](uint16_t of) {
+    return problem.precision == Precision::fp16 ? to_float(Fp16{of}) : to_float(Bf16{of});
+  });
+  return values;
 }
 
-// Results are sums of products with rounded weights, and rounded themselves; log_sums are fp32.
-double allowed_error(Precision precision, AttentionPart part) {
-  if (part == log_sum_part) return 0x1p-14;
-  return 4 * rounding_of(precision);
+Matrix transposed(const Matrix& matrix, int64_t rows) {
+  const int64_t columns = std::ssize(matrix) / rows;
+  Matrix result(matrix.size());
+  for (int64_t i = 0; i < std::ssize(matrix); ++i) {
+    result[i % columns * rows + i / columns] = matrix[i];
+  }
+  return result;
+}
+
+// `inner`: the columns of a and the rows of b.
+Matrix product(const Matrix& a, const Matrix& b, int64_t inner) {
+  const int64_t rows = std::ssize(a) / inner, columns = std::ssize(b) / inner;
+  Matrix result(rows * columns);
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t i = 0; i < inner; ++i) {
+      const double factor = a[row * inner + i];
+      const double* const from = b.data() + i * columns;
+      double* const to = result.data() + row * columns;
+      for (int64_t column = 0; column < columns; ++column) to[column] += factor * from[column];
+    }
+  }
+  return result;
+}
+
+// In place; the logarithms of the sums of exponentials.
+Matrix softmax(Matrix& scores, int64_t tokens) {
+  Matrix log_sums;
+  for (auto row = scores.begin(); row != scores.end(); row += tokens) {
+    const double largest = *std::max_element(row, row + tokens);
+    double sum = 0;
+    for (int64_t key = 0; key < tokens; ++key) sum += std::exp(row[key] - largest);
+    log_sums.push_back(largest + std::log(sum));
+    for (int64_t key = 0; key < tokens; ++key) row[key] = std::exp(row[key] - log_sums.back());
+  }
+  return log_sums;
+}
+
+// From the gradients of probabilities to those of scores, but for their factor, in place.
+void softmax_gradient(const Matrix& probabilities, Matrix& gradients, int64_t tokens) {
+  for (int64_t row = 0; row < std::ssize(gradients); row += tokens) {
+    double mean = 0;
+    for (int64_t i = row; i < row + tokens; ++i) mean += probabilities[i] * gradients[i];
+    for (int64_t i = row; i < row + tokens; ++i) {
+      gradients[i] = probabilities[i] * (gradients[i] - mean);
+    }
+  }
+}
+
+struct Result {
+  Matrix exact, found;
+  double allowed;
+};
+
+std::vector<Result> results_of(const AttentionProblem& problem, const AttentionOperands& operands,
+                               int64_t head) {
+  const int64_t tokens = problem.extent.tokens, features = problem.extent.head_features;
+  const auto packed = [&](const void* base, int part) {
+    return download(problem, base, head, 3, part);
+  };
+  Matrix q = packed(operands.packed, 0);
+  const Matrix k = packed(operands.packed, 1), v = packed(operands.packed, 2);
+  const double factor = 1 / std::sqrt(static_cast<double>(features));
+  for (double& value : q) value *= factor;
+  Matrix probabilities = product(q, transposed(k, tokens), features);
+  const Matrix log_sums = softmax(probabilities, tokens);
+  // Results are sums of products with rounded weights, and rounded themselves; log_sums are fp32.
+  const double allowed = 4 * rounding_of(problem.precision);
+  if (problem.op == AttentionOp::forward) {
+    std::vector<float> found(tokens);
+    NM_CALL(cudaMemcpy(found.data(), operands.log_sums + head * tokens, tokens * sizeof(float),
+                       cudaMemcpyDeviceToHost));
+    return {{product(probabilities, v, tokens), download(problem, operands.y, head, 1, 0), allowed},
+            {log_sums, Matrix(found.begin(), found.end()), 0x1p-14}};
+  }
+  const Matrix dy = download(problem, operands.dy, head, 1, 0);
+  Matrix gradients = product(dy, transposed(v, tokens), features);
+  softmax_gradient(probabilities, gradients, tokens);
+  Matrix dq = product(gradients, k, tokens);
+  for (double& value : dq) value *= factor;
+  const auto found = [&](int part) { return packed(operands.packed_gradient, part); };
+  return {{std::move(dq), found(0), allowed},
+          {product(transposed(gradients, tokens), q, tokens), found(1), allowed},
+          {product(transposed(probabilities, tokens), dy, tokens), found(2), allowed}};
 }
 
 }  // namespace
@@ -25,26 +122,26 @@ double allowed_error(Precision precision, AttentionPart part) {
 AttentionError check_attention(const AttentionProblem& problem, const AttentionOperands& operands,
                                cudaStream_t stream) {
   const AttentionExtent& extent = problem.extent;
-  const int64_t sample_count = sampled_rows * attention_parts * extent.head_features;
-  const DeviceMemory device_samples =
-      allocate_device(sample_count * static_cast<int64_t>(sizeof(Sample)));
-  const DeviceMemory weights =
-      allocate_device(2 * sampled_rows * extent.tokens * static_cast<int64_t>(sizeof(double)));
-  launch_attention_samples(problem.precision, problem.op, extent, operands,
-                           static_cast<double*>(weights.get()),
-                           static_cast<Sample*>(device_samples.get()), stream);
-  const std::vector<Sample> samples = read_samples(device_samples, sample_count, stream);
-
   const bool backward = problem.op == AttentionOp::backward;
   const int64_t elements = (backward ? 3 : 1) * extent.batch * extent.tokens * extent.features();
+  // Waits for the stream.
   const int64_t faults = not_finite(
       problem.precision, backward ? operands.packed_gradient : operands.y, elements, stream);
+  std::array<SampleErrors, 3> errors;
+  std::vector<double> allowed;
+  for (const int64_t head : {int64_t{0}, extent.matrices() / 2, extent.matrices() - 1}) {
+    allowed.clear();
+    for (const Result& result : results_of(problem, operands, head)) {
+      SampleErrors& of_part = errors[allowed.size()];
+      for (size_t i = 0; i < result.exact.size(); ++i)
+        of_part.add({result.exact[i], result.found[i]});
+      allowed.push_back(result.allowed);
+    }
+  }
   AttentionError error{.worst = {}, .passes = true};
-  const std::vector<AttentionPart> parts =
-      backward ? std::vector{q_part, k_part, v_part} : std::vector{y_part, log_sum_part};
-  for (const AttentionPart part : parts) {
-    const CheckResult result = errors_of(samples, part, extent.head_features).result(faults);
-    error.passes = result.within(allowed_error(problem.precision, part)) && error.passes;
+  for (size_t part = 0; part < allowed.size(); ++part) {
+    const CheckResult result = errors[part].result(faults);
+    error.passes = result.within(allowed[part]) && error.passes;
     if (!(result.relative_error <= error.worst.relative_error)) error.worst = result;
   }
   return error;

@@ -1,4 +1,4 @@
-// Checks attention's results against exact ones for sampled rows, and one run against another.
+// Checks attention's results against exact ones of some heads.
 #pragma once
 
 #include "models/cuda/libraries/attention.h"
@@ -13,9 +13,9 @@ struct AttentionError {
   bool passes = false;  // all within what rounding to the problem's precision allows
 };
 
-/// What is checked must have been filled with NaN before, so that what was not written shows. Rows
-/// are drawn from a fixed seed; exact results are sums in fp64 over all tokens, of `packed` and
-/// `dy`.
+/// What is checked must have been filled with NaN before, so that what was not written shows. The
+/// exact results are those of the first, the middle and the last head, in fp64 on the host, of
+/// `packed` and `dy`.
 AttentionError check_attention(const AttentionProblem& problem, const AttentionOperands& operands,
                                cudaStream_t stream);
 

@@ -74,14 +74,6 @@ bool have_equal_bits(const void* first, const void* second, int64_t bytes, cudaS
              .squares == 0;
 }
 
-std::vector<Sample> read_samples(const DeviceMemory& samples, int64_t count, cudaStream_t stream) {
-  std::vector<Sample> read(count);
-  NM_CALL(cudaMemcpyAsync(read.data(), samples.get(), count * sizeof(Sample),
-                          cudaMemcpyDeviceToHost, stream));
-  NM_CALL(cudaStreamSynchronize(stream));
-  return read;
-}
-
 CheckResult check_convolution(const ConvolutionProblem& problem,
                               const ConvolutionOperands& operands, int samples,
                               cudaStream_t stream) {
@@ -93,8 +85,12 @@ CheckResult check_convolution(const ConvolutionProblem& problem,
   launch_convolution_samples(problem.precision, problem.op, problem.shape, operands,
                              {samples, outputs, problem.terms()},
                              static_cast<Sample*>(on_device.get()), stream);
+  std::vector<Sample> read(samples);
+  NM_CALL(cudaMemcpyAsync(read.data(), on_device.get(), samples * sizeof(Sample),
+                          cudaMemcpyDeviceToHost, stream));
+  NM_CALL(cudaStreamSynchronize(stream));
   SampleErrors errors;
-  for (const Sample& sample : read_samples(on_device, samples, stream)) errors.add(sample);
+  for (const Sample& sample : read) errors.add(sample);
   return errors.result(not_finite(problem.precision, result, outputs, stream));
 }
 

@@ -44,9 +44,6 @@ Difference difference_between(Content content, Precision precision, const void* 
 int64_t not_finite(Precision precision, const void* values, int64_t count, cudaStream_t stream);
 bool have_equal_bits(const void* first, const void* second, int64_t bytes, cudaStream_t stream);
 
-/// `count` samples that kernels have left on the device, once `stream` has run them.
-std::vector<Sample> read_samples(const DeviceMemory& samples, int64_t count, cudaStream_t stream);
-
 /// As many as take about as long for any problem.
 int samples_to_check(const ConvolutionProblem& problem);
 
