@@ -3,11 +3,6 @@
 #include <memory>
 #include <stdexcept>
 
-#include "models/cuda/compiler/emit_cudnn.h"
-#include "models/cuda/compiler/emit_images.h"
-#include "models/cuda/compiler/emit_products.h"
-#include "models/cuda/compiler/emit_tokens.h"
-
 namespace nearmetal::cuda {
 namespace {
 

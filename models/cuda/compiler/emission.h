@@ -3,6 +3,8 @@
 
 #include <array>
 #include <functional>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -84,5 +86,20 @@ struct Emitter {
   // Of one that keeps something from launch to launch.
   Launch (*make)(const Bound& bound) = nullptr;
 };
+
+namespace emitters {
+
+std::span<const Emitter> of_images();
+/// Those of tokens, losses and the bias of a classifier.
+std::span<const Emitter> of_tokens();
+/// Those of matrix products, of attention, and of what lies between its products.
+std::span<const Emitter> of_products();
+/// Those of cuDNN's own layers (Kernels::cudnn).
+std::span<const Emitter> of_cudnn();
+
+/// `algorithm`: its name, read at the first launch; null: the one that cuBLASLt puts first.
+Launch linear(const Bound& bound, const std::shared_ptr<const std::string>& algorithm);
+
+}  // namespace emitters
 
 }  // namespace nearmetal::cuda

@@ -1,9 +1,9 @@
-#include "models/cuda/compiler/emit_cudnn.h"
-
+// The emitters of cuDNN's own layers (Kernels::cudnn).
 #include <array>
 #include <memory>
 #include <optional>
 
+#include "models/cuda/compiler/emission.h"
 #include "models/cuda/libraries/layers.h"
 
 namespace nearmetal::cuda::emitters {

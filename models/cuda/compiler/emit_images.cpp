@@ -1,7 +1,7 @@
-#include "models/cuda/compiler/emit_images.h"
-
+// The emitters of our kernels for images.
 #include <array>
 
+#include "models/cuda/compiler/emission.h"
 #include "models/cuda/kernels/activation.h"
 #include "models/cuda/kernels/head.h"
 #include "models/cuda/kernels/norm_pool.h"

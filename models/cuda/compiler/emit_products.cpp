@@ -1,10 +1,10 @@
-#include "models/cuda/compiler/emit_products.h"
-
+// The emitters of matrix products, of attention, and of what lies between its products.
 #include <array>
 #include <cmath>
 #include <stdexcept>
 
 #include "models/cuda/compiler/attention_products.h"
+#include "models/cuda/compiler/emission.h"
 #include "models/cuda/kernels/softmax.h"
 #include "models/cuda/libraries/linear.h"
 

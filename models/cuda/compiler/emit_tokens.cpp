@@ -1,7 +1,7 @@
-#include "models/cuda/compiler/emit_tokens.h"
-
+// The emitters of our kernels for tokens, losses and the bias of a classifier.
 #include <array>
 
+#include "models/cuda/compiler/emission.h"
 #include "models/cuda/kernels/activation.h"
 #include "models/cuda/kernels/head.h"
 #include "models/cuda/kernels/layer_norm.h"
