@@ -15,6 +15,7 @@ using TimedRuns = std::function<double(int64_t runs)>;
 struct Probe {
   std::string name;          // "copy/device"
   std::string work;          // what one run does
+  std::string details{};     // what it reads and leaves, for lists
   double bytes = 0;          // moved by one run: read plus written of memory, sent over a link
   double flops = 0;          // done by one run
   double bus_factor = 0;     // of a collective: what each link carries, as a multiple of `bytes`

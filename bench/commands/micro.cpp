@@ -84,7 +84,10 @@ Ceilings measured_ceilings(const std::vector<Probe>& probes, const PreparedDevic
 }
 
 void list_probes(const std::vector<Probe>& probes, std::ostream& out) {
-  for (const Probe& probe : probes) print_line(out, probe.name + ": " + probe.work);
+  for (const Probe& probe : probes) {
+    print_line(out, probe.name + ": " + probe.work);
+    if (!probe.details.empty()) print_line(out, "    " + probe.details);
+  }
 }
 
 // Fixed work of one thread, about a millisecond of it: what a clock that changes, a busy neighbour

@@ -300,6 +300,7 @@ std::vector<Probe> CudaProgram::probes() {
   for (const Kernel& kernel : step_.kernels) {
     probes.push_back({.name = step_probe_name(to_string(kernel.phase), kernel.name),
                       .work = kernel.implementation,
+                      .details = kernel.op,
                       .bytes = kernel.bytes,
                       .flops = kernel.flops,
                       .start = [this, &kernel] { return time_alone(kernel); }});

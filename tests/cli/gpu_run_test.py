@@ -23,6 +23,12 @@ class GpuRun(cli.CliTest):
             found_chosen = self.median_step(cache)
             self.assertLess(timed_here / found_chosen, 1.01)
 
+    def test_lists_what_the_kernels_of_a_step_read_and_leave(self):
+        process = self.call("micro", "--device", "cuda", "--model", "resnet18", "--batch", "2",
+                            "--list", "step/backward/layer4.1.conv2")
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertRegex(process.out, r"\n    backward convolution \[layer4.1.conv2\] x=.* -> ")
+
 
 if __name__ == "__main__":
     cli.main()

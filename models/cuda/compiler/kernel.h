@@ -60,6 +60,7 @@ struct AttentionCall {
 /// One launch of the step.
 struct Kernel {
   std::string name{};  // the nodes it computes
+  std::string op{};    // text_of() of its op, for lists
   Phase phase{};
   std::string implementation{};
   double flops = 0;

@@ -172,6 +172,7 @@ void Lowering::emit_pass(const std::vector<FusedOp>& ops, int64_t micro_batch) {
   for (const FusedOp& op : ops) {
     for (const Operand& operand : op.operands) tensor(micro_batch, operand.value);
     step_.kernels.push_back(emit(op, emission, tensors_[micro_batch]));
+    step_.kernels.back().op = text_of(op, ops_);
   }
 }
 

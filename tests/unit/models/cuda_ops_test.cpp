@@ -5,10 +5,6 @@
 #include <sstream>
 
 #include "models/cuda/compiler/emission.h"
-#include "models/cuda/compiler/emit_cudnn.h"
-#include "models/cuda/compiler/emit_images.h"
-#include "models/cuda/compiler/emit_products.h"
-#include "models/cuda/compiler/emit_tokens.h"
 #include "models/networks/registry.h"
 #include "tests/unit/models/cuda_lowered.h"
 
@@ -180,6 +176,12 @@ TEST_F(CudaOps, WhatAnAlternativeLeavesForOthersIsCompared) {
     }
   }
   EXPECT_GT(tried, 100);
+}
+
+TEST_F(CudaOps, AreToldByTheirKernels) {
+  const LoweredStep step = lowered(graph_, options_, {});
+  EXPECT_EQ(kernel_of(step, Phase::forward, "layer1.1.bn3", "own statistics sweep").op,
+            "forward batch_statistics [layer1.1.bn3] x=layer1.1.conv3 -> ");
 }
 
 TEST_F(CudaOps, ReadNothingThatIsNotLeft) {
