@@ -12,6 +12,7 @@
 #include "reports/document/metric.h"
 #include "reports/document/special_members.h"
 #include "reports/statistics/inference.h"
+#include "reports/statistics/sessions.h"
 
 namespace nearmetal {
 
@@ -101,7 +102,9 @@ struct ComparisonRow {
   Maybe<double> p_regression;           // of "not worse than the margin": small shows a regression
   Maybe<double> detectable_drop;        // share that is found with the planned power
   Maybe<int64_t> more_runs;             // a side, that would decide with the planned power
+  Maybe<int64_t> more_sessions;         // of as many runs, that would
   std::vector<Warning> notes;
+  Sessions base_sessions{}, new_sessions{};  // the runs that count, of several sessions
 };
 
 struct Comparison {

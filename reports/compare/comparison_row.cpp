@@ -21,10 +21,9 @@ struct CountedRuns {
 struct RunDifference {
   Method method = Method::welch;
   LogEstimate estimate;          // ln(new / base)
-  std::vector<RunGroup> groups;  // whose means the estimate is made of
+  std::vector<RunGroup> groups;  // more runs of which would narrow it
+  std::optional<SessionDifference> of_sessions{};
 };
-
-constexpr size_t fewest_shared_sessions = static_cast<size_t>(fewest_degrees) + 1;
 
 std::vector<double> exponentials(std::vector<double> logs) {
   for (double& log : logs) log = std::exp(log);
@@ -37,43 +36,28 @@ RunGroup group_of(const LogEstimate& mean, size_t runs, bool can_grow) {
           can_grow};
 }
 
-// The logarithms of the values by session, in order of the sessions' names.
 Sessions sessions_of(const CountedRuns& side) {
-  std::map<std::string, std::vector<double>> by_name;
-  for (size_t i = 0; i < side.runs.size(); ++i) {
-    by_name[side.runs[i]->session].push_back(std::log(side.values[i]));
-  }
   Sessions sessions;
-  for (auto& [name, logs] : by_name) sessions.push_back(std::move(logs));
+  for (size_t i = 0; i < side.runs.size(); ++i) {
+    sessions[side.runs[i]->session].push_back(std::log(side.values[i]));
+  }
   return sessions;
 }
 
-// Sessions that both sides were measured in are blocks: what they did to both cancels.
-std::optional<RunDifference> difference_of_blocks(const Sessions& base, const Sessions& next) {
-  if (base.size() < fewest_shared_sessions) return std::nullopt;
-  const auto estimate =
-      paired_difference(exponentials(session_means(base)), exponentials(session_means(next)));
-  if (!estimate) return std::nullopt;
-  return RunDifference{Method::sessions, *estimate, {group_of(*estimate, base.size(), false)}};
-}
-
-std::optional<RunDifference> difference_by_sessions(const CountedRuns& base,
-                                                    const CountedRuns& next,
-                                                    const CountedRuns& others) {
-  const Sessions of_base = sessions_of(base), of_next = sessions_of(next);
-  if (share_sessions(base.runs, next.runs)) return difference_of_blocks(of_base, of_next);
-  const auto found = session_difference(of_base, of_next, sessions_of(others));
-  if (!found) return std::nullopt;
-  return RunDifference{Method::sessions, found->estimate, found->groups};
-}
-
-// Estimates the difference from means of sessions if there are enough to know how sessions differ
-// (`others`: runs of neither side that show it), else from pairs, else from two samples. None for
-// fewer than 2 runs a side, and where nothing varies.
+// Estimates the difference from means of sessions where a side has several, or `others`, runs of
+// neither side, show how they differ; else from pairs, else from two samples. None for fewer than 2
+// runs a side, and where nothing varies.
 std::optional<RunDifference> run_difference(const CountedRuns& base, const CountedRuns& next,
                                             const CountedRuns& others, bool base_can_grow) {
   if (std::min(base.values.size(), next.values.size()) < 2) return std::nullopt;
-  if (const auto found = difference_by_sessions(base, next, others)) return found;
+  const Sessions of_base_sessions = sessions_of(base), of_new_sessions = sessions_of(next);
+  const auto by_sessions =
+      session_difference(of_base_sessions, of_new_sessions, sessions_of(others));
+  if (by_sessions) {
+    return RunDifference{Method::sessions, by_sessions->estimate, by_sessions->groups, by_sessions};
+  }
+  // Runs of several sessions are no independent sample.
+  if (std::max(of_base_sessions.size(), of_new_sessions.size()) > 1) return std::nullopt;
   if (are_pairs(base.runs, next.runs)) {
     const auto estimate = paired_difference(base.values, next.values);
     if (!estimate) return std::nullopt;
@@ -151,11 +135,15 @@ SideSummary summary_of(const SideValues& side) {
   summary.interval = Unknown{"fewer than 2 runs, or all equal"};
   summary.spread = Unknown{"fewer than 2 runs"};
   if (side.values.empty()) return summary;
-  summary.geometric_mean = geometric_mean(side.values);
-  if (const auto estimate = log_mean(side.values)) {
+  const Sessions sessions = sessions_of(side);
+  summary.sessions = std::ssize(sessions);
+  // The mean of a session is the unit where there are several.
+  const std::vector<double> units =
+      sessions.size() > 1 ? exponentials(session_means(sessions)) : side.values;
+  summary.geometric_mean = geometric_mean(units);
+  if (const auto estimate = log_mean(units)) {
     summary.interval = interval(*estimate, side_confidence);
   }
-  summary.sessions = std::ssize(sessions_of(side));
   if (const auto spread = run_spread(side.values, side.within)) summary.spread = *spread;
   return summary;
 }
@@ -205,18 +193,38 @@ bool lies_at_margin(const LogEstimate& estimate, const DecisionRule& rule) {
   return distance < errors * estimate.standard_error;
 }
 
-Maybe<int64_t> more_runs(const RunDifference& found, const Metric& metric,
-                         const DecisionRule& rule) {
+// More runs, or more sessions of as many runs, that would decide.
+void plan_more(ComparisonRow& row, const RunDifference& found, const Metric& metric,
+               const CompareOptions& options) {
+  const DecisionRule& rule = options.rule;
+  if (row.verdict != Verdict::inconclusive) {
+    row.more_runs = row.more_sessions = Unknown{"decided"};
+    return;
+  }
   if (lies_at_margin(found.estimate, rule)) {
-    return Unknown{"its distance from the margin is noise: no number of runs can be promised"};
+    row.more_runs = row.more_sessions =
+        Unknown{"its distance from the margin is noise: no number of runs can be promised"};
+    return;
   }
   const double truth = turned_where_lower_is_better(found.estimate, metric).value;
+  row.more_sessions = Unknown{"all runs are of one session"};
+  if (found.of_sessions) {
+    row.more_sessions = Unknown{"even 1000 more sessions would not decide; add to the base"};
+    const auto more = more_sessions_to_decide(*found.of_sessions, truth, options.base_can_grow,
+                                              rule, planned_power);
+    if (more) row.more_sessions = std::max<int64_t>(1, *more);
+  }
+  if (found.groups.empty()) {
+    row.more_runs = Unknown{"more runs of these sessions would not decide; more sessions may"};
+    return;
+  }
+  row.more_runs = Unknown{found.method == Method::sessions
+                              ? "even 1000 more runs of these sessions would not decide; more "
+                                "sessions may"
+                              : "even 1000 more runs would not decide; where only the new side "
+                                "gets more, add to the base"};
   const auto more = more_runs_to_decide(found.groups, truth, rule, planned_power);
-  if (more) return std::max<int64_t>(1, *more);
-  return Unknown{found.method == Method::sessions
-                     ? "even 1000 more runs of these sessions would not decide; more sessions may"
-                     : "even 1000 more runs would not decide; where only the new side gets more, "
-                       "add to the base"};
+  if (more) row.more_runs = std::max<int64_t>(1, *more);
 }
 
 // Ranks of runs that share a session are not independent.
@@ -230,26 +238,17 @@ Maybe<double> rank_test(Method method, const CountedRuns& base, const CountedRun
   return wilcoxon_p(differences);
 }
 
-// The estimate is of means of sessions, and so are the figures of the sides beside it.
-void show_means_of_sessions(SideSummary& side, const CountedRuns& runs) {
-  const std::vector<double> means = exponentials(session_means(sessions_of(runs)));
-  side.geometric_mean = geometric_mean(means);
-  side.interval = Unknown{"one session, or all equal"};
-  if (const auto estimate = log_mean(means)) side.interval = interval(*estimate, side_confidence);
-}
-
 void fill_figures(ComparisonRow& row, const RunDifference& found, const SideValues& base,
-                  const SideValues& next, const Metric& metric, const DecisionRule& rule) {
+                  const SideValues& next, const Metric& metric, const CompareOptions& options) {
   row.method = found.method;
-  if (found.method == Method::sessions) {
-    show_means_of_sessions(row.base_side, base);
-    show_means_of_sessions(row.new_side, next);
+  if (found.of_sessions) {
+    row.base_sessions = sessions_of(base);
+    row.new_sessions = sessions_of(next);
   }
-  fill_tests(row, found.estimate, metric, rule);
+  fill_tests(row, found.estimate, metric, options.rule);
   row.rank_test_p = rank_test(found.method, base, next);
-  row.detectable_drop = detectable_drop(found.groups, rule, planned_power);
-  row.more_runs =
-      row.verdict == Verdict::inconclusive ? more_runs(found, metric, rule) : Unknown{"decided"};
+  row.detectable_drop = detectable_drop(found.estimate, options.rule, planned_power);
+  plan_more(row, found, metric, options);
 }
 
 void mark_unmeasured(ComparisonRow& row, const Unknown& why) {
@@ -257,7 +256,7 @@ void mark_unmeasured(ComparisonRow& row, const Unknown& why) {
   row.difference = row.p = row.rank_test_p = row.p_worse = row.p_better = row.p_regression = why;
   row.difference_interval = why;
   row.detectable_drop = why;
-  row.more_runs = why;
+  row.more_runs = row.more_sessions = why;
 }
 
 // Fills the row of a side without a value: its runs lack the metric, or none is complete.
@@ -266,6 +265,22 @@ void fill_missing(ComparisonRow& row, const SideValues& side, const std::string&
   row.verdict = side.lack.empty() ? Verdict::invalid : Verdict::not_comparable;
   row.reason = side.lack.empty() ? "no complete run of " + name
                                  : "no run of " + name + " has " + row.metric + ": " + side.lack;
+}
+
+// What a session did to the runs of all rows is one thing: the mean over the rows in each session
+// that all of them have. Empty where there is none.
+Sessions mean_of_rows(const std::vector<const ComparisonRow*>& rows,
+                      Sessions ComparisonRow::*side) {
+  Sessions means;
+  for (const auto& [name, unused] : rows.front()->*side) {
+    std::vector<double> of_rows;
+    for (const ComparisonRow* row : rows) {
+      const auto found = (row->*side).find(name);
+      if (found != (row->*side).end()) of_rows.push_back(mean(found->second));
+    }
+    if (of_rows.size() == rows.size()) means[name] = {mean(of_rows)};
+  }
+  return means;
 }
 
 // Without a spread there is a difference, but nothing to judge it by.
@@ -294,17 +309,35 @@ std::vector<double> throughputs(const RunArm& arm) {
   return values;
 }
 
-Estimate estimate_around(double value, const WeightedSamples& samples) {
-  std::vector<std::pair<double, LogEstimate>> terms;
-  for (const auto& [weight, values] : samples) {
-    const auto estimate = log_mean(values);
-    if (!estimate) return {value, Unknown{"fewer than 2 runs"}};
-    terms.emplace_back(weight, *estimate);
+Sessions throughput_sessions(const RunArm& arm) {
+  Sessions sessions;
+  for (const SetRun& run : arm.runs) {
+    if (has_throughput(run)) sessions[run.session].push_back(std::log(*run.run.throughput));
   }
-  LogEstimate estimate = combined(terms);
-  estimate.value = std::log(value);
-  return {value, interval(estimate, side_confidence)};
+  return sessions;
 }
+
+Estimate estimate_around(double value, std::span<const SessionTerm> terms) {
+  const bool several =
+      std::ranges::any_of(terms, [](const SessionTerm& term) { return term.runs.size() > 1; });
+  std::optional<LogEstimate> estimate;
+  if (several) {
+    estimate = sum_over_sessions(terms);
+    if (!estimate) return {value, Unknown{"its runs do not tell how their sessions differ"}};
+  } else {
+    std::vector<std::pair<double, LogEstimate>> parts;
+    for (const SessionTerm& term : terms) {
+      const auto part = mean_of_logs(term.runs.begin()->second);
+      if (!part) return {value, Unknown{"fewer than 2 runs"}};
+      parts.emplace_back(term.weight, *part);
+    }
+    estimate = combined(parts);
+  }
+  estimate->value = std::log(value);
+  return {value, interval(*estimate, side_confidence)};
+}
+
+double mean_of(const Sessions& sessions) { return std::exp(mean(session_means(sessions))); }
 
 SideSummary summary_of_arm(const RunArm& arm, const Metric& metric) {
   return summary_of(values_of(arm, metric));
@@ -352,7 +385,7 @@ ComparisonRow compare_arms(const RunArm& base_arm, const RunArm& new_arm, const 
   }
   const auto found = run_difference(base, next, values_of(others, metric), options.base_can_grow);
   if (found) {
-    fill_figures(row, *found, base, next, metric, options.rule);
+    fill_figures(row, *found, base, next, metric, options);
   } else {
     fill_difference_alone(row, are_pairs(base.runs, next.runs));
   }
@@ -365,10 +398,12 @@ ComparisonRow geometric_mean_row(const std::vector<const ComparisonRow*>& rows,
   const double weight = 1 / static_cast<double>(rows.size());
   std::vector<std::pair<double, LogEstimate>> terms;
   for (const ComparisonRow* row : rows) terms.emplace_back(weight, *row->log_difference);
+  const auto by_sessions = session_difference(mean_of_rows(rows, &ComparisonRow::base_sessions),
+                                              mean_of_rows(rows, &ComparisonRow::new_sessions));
   ComparisonRow mean_row = row_without_figures("geometric mean", metric, Verdict::inconclusive,
                                                "not determined for a mean of rows");
   mean_row.method = Method::mean_of_rows;
-  fill_tests(mean_row, combined(terms), metric, rule);
+  fill_tests(mean_row, by_sessions ? by_sessions->estimate : combined(terms), metric, rule);
   return mean_row;
 }
 

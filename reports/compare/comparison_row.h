@@ -1,11 +1,12 @@
 // One row of a comparison: the runs of two arms, by one metric.
 #pragma once
 
-#include <utility>
+#include <span>
 #include <vector>
 
 #include "reports/compare/compare.h"
 #include "reports/compare/run_notes.h"
+#include "reports/statistics/sessions.h"
 
 namespace nearmetal {
 
@@ -18,12 +19,15 @@ bool has_throughput(const SetRun& run);
 /// Samples/s of such runs of an arm.
 std::vector<double> throughputs(const RunArm& arm);
 
-/// Values by run, and how the logarithm of their mean weighs.
-using WeightedSamples = std::vector<std::pair<double, std::vector<double>>>;
+/// The same by session.
+Sessions throughput_sessions(const RunArm& arm);
+
+/// The geometric mean of the means of sessions.
+double mean_of(const Sessions& sessions);
 
 /// A value whose logarithm moves with those of these means, each by its weight. Its interval is
-/// unknown where one of them has too few runs for an error.
-Estimate estimate_around(double value, const WeightedSamples& samples);
+/// unknown where one of them has too few runs or sessions for an error.
+Estimate estimate_around(double value, std::span<const SessionTerm> terms);
 
 /// "1413 [1406, 1420]", the mean alone where there is no interval, or "-".
 std::string mean_text(const SideSummary& side, const Metric& metric);

@@ -200,7 +200,7 @@ Comparison corrected_for_rows(Comparison comparison) {
       row.reason = std::string(to_string(verdict)) +
                    " by itself, but not after Holm's correction for " +
                    std::to_string(adjusted.size()) + " rows";
-      row.more_runs = Unknown{row.reason};
+      row.more_runs = row.more_sessions = Unknown{row.reason};
     }
   }
   return comparison;

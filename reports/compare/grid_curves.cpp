@@ -124,7 +124,9 @@ std::vector<GridCurve> grid_curves(const RunSet& set) {
 std::optional<Knee> knee_of(const GridCurve& curve) {
   const bool numbers = !curve.points.empty() && curve.points.front().number.has_value();
   if (!is_batch(curve.setting) || !numbers) return std::nullopt;
-  const auto mean = [](const CurvePoint& point) { return geometric_mean(throughputs(*point.arm)); };
+  const auto mean = [](const CurvePoint& point) {
+    return mean_of(throughput_sessions(*point.arm));
+  };
   Knee knee;
   knee.best = &*std::ranges::max_element(curve.points, {}, mean);
   const double best = mean(*knee.best);
@@ -133,8 +135,9 @@ std::optional<Knee> knee_of(const GridCurve& curve) {
   });
   knee.share.interval = Unknown{"it is the best"};
   if (knee.point != knee.best) {
-    knee.share = estimate_around(mean(*knee.point) / best, {{1, throughputs(*knee.point->arm)},
-                                                            {-1, throughputs(*knee.best->arm)}});
+    const SessionTerm terms[] = {{1, throughput_sessions(*knee.point->arm)},
+                                 {-1, throughput_sessions(*knee.best->arm)}};
+    knee.share = estimate_around(mean(*knee.point) / best, terms);
   }
   knee.best_is_largest = knee.best == &curve.points.back();
   return knee;

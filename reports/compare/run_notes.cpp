@@ -16,22 +16,28 @@ using Runs = std::vector<const SetRun*>;
 
 // Runs whose mean is hardly better known than they differ are too short.
 constexpr double large_within = 1.0 / 3;
+constexpr double fewest_degrees = 2.5;  // of sessions: below, intervals are wide
 constexpr int64_t fewest_for_rank_test = 4;
 constexpr int64_t fewest_pairs_for_rank_test = 6;
 
 const std::string& start(const SetRun* run) { return run->run.started_at; }
 
 void add_order_note(ComparisonRow& row, const Runs& base, const Runs& next) {
-  if (base.empty() || next.empty() || row.method == Method::sessions) return;
+  if (base.empty() || next.empty()) return;
   if (is_imported(*base.front())) return;  // when they were taken is seldom told
-  if (!share_sessions(base, next)) {
+  const bool by_sessions = row.method == Method::sessions;
+  const double degrees = by_sessions ? row.log_difference->degrees_of_freedom : 0;
+  if (degrees >= fewest_degrees) return;
+  if (by_sessions || !share_sessions(base, next)) {
     row.notes.push_back(
         {"few_sessions",
          "the runs are of " + counted(row.base_side.sessions, "session") +
              " (system since its start, day) of " + row.base_side.name + " and " +
              std::to_string(row.new_side.sessions) + " of " + row.new_side.name +
-             ": too few to know how sessions differ, so that the interval holds within one; from 4 "
-             "on of a side it takes that in"});
+             (by_sessions ? ": they tell little of how sessions differ, so that the interval is "
+                            "wide; more sessions narrow it"
+                          : ": too few to know how sessions differ, so that the interval holds "
+                            "within one; with 2 of a side it takes that in")});
     return;
   }
   if (are_pairs(base, next)) return;

@@ -22,7 +22,7 @@ struct MeasuredArm {
   int64_t batch = 0;             // of each rank, all micro-batches
   std::string weak_context{};    // what must agree but for the layout
   std::string strong_context{};  // the same, with the batch of all ranks
-  std::vector<double> values;    // throughput of complete runs
+  Sessions runs;                 // throughput of the complete ones
 };
 
 std::string strong_context(std::vector<KeyField> key, int64_t global_batch) {
@@ -44,7 +44,7 @@ bool shares(const RunArm& arm) {
 
 // Without values where no run is complete.
 MeasuredArm measured(const RunArm& arm) {
-  MeasuredArm result{.arm = &arm, .values = throughputs(arm)};
+  MeasuredArm result{.arm = &arm, .runs = throughput_sessions(arm)};
   const auto first = std::ranges::find_if(arm.runs, has_throughput);
   if (first == arm.runs.end()) return result;
   result.kind = first->kind;
@@ -65,25 +65,24 @@ ScalingPoint point_of(const MeasuredArm& arm, const MeasuredArm& reference, Scal
                      .scaling = scaling,
                      .batch = scaling == Scaling::weak ? arm.batch : arm.batch * arm.ranks,
                      .ranks = arm.ranks,
-                     .runs = std::ssize(arm.values),
+                     .runs = std::ssize(throughputs(*arm.arm)),
                      .reference_ranks = reference.ranks};
   const auto ranks = static_cast<double>(arm.ranks);
   const auto reference_ranks = static_cast<double>(reference.ranks);
-  point.speedup.value =
-      reference_ranks * geometric_mean(arm.values) / geometric_mean(reference.values);
+  const SessionTerm terms[] = {{1, arm.runs}, {-1, reference.runs}};
+  const Estimate ratio = estimate_around(mean_of(arm.runs) / mean_of(reference.runs), terms);
+  point.speedup.value = reference_ranks * ratio.value;
   point.efficiency.value = point.speedup.value / ranks;
-  const auto of_arm = log_mean(arm.values);
-  const auto of_reference = log_mean(reference.values);
   if (arm.arm == reference.arm) {
     point.speedup.interval = point.efficiency.interval = Unknown{"the reference"};
-  } else if (!of_arm || !of_reference) {
-    point.speedup.interval = point.efficiency.interval = Unknown{"fewer than 2 runs"};
+  } else if (!ratio.interval) {
+    point.speedup.interval = point.efficiency.interval = Unknown{ratio.interval.reason};
   } else {
-    const Interval factors = interval(difference(*of_reference, *of_arm), side_confidence);
-    point.speedup.interval =
-        Interval{reference_ranks * factors.lower, reference_ranks * factors.upper};
-    point.efficiency.interval =
-        Interval{reference_ranks * factors.lower / ranks, reference_ranks * factors.upper / ranks};
+    const auto scaled = [&](double by) {
+      return Interval{by * ratio.interval->lower, by * ratio.interval->upper};
+    };
+    point.speedup.interval = scaled(reference_ranks);
+    point.efficiency.interval = scaled(reference_ranks / ranks);
   }
   return point;
 }
@@ -117,7 +116,7 @@ std::vector<MeasuredArm> measured_arms(const RunSet& set) {
     if (shares(arm)) continue;         // more of its jobs are not more GPUs
     if (!arm.whole.empty()) continue;  // beside jobs of other work
     MeasuredArm found = measured(arm);
-    if (!found.values.empty()) arms.push_back(std::move(found));
+    if (!found.runs.empty()) arms.push_back(std::move(found));
   }
   return arms;
 }

@@ -106,6 +106,8 @@ void fields(Archive& field, ComparisonRow& row) {
   field("more_runs", row.more_runs, at_least(0),
         "Runs a side (of a gate: new ones) that decide with 80 % chance, if the measured "
         "difference is the true one");
+  field("more_sessions", row.more_sessions, at_least(0),
+        "The same of sessions a side, each of as many runs as now");
   field("notes", notes_of(row));
 }
 

@@ -60,10 +60,15 @@ std::string p_text(const Maybe<double>& p) {
 
 // Why a verdict is none, and what would help; empty where it is one.
 std::string reason_text(const ComparisonRow& row, const CompareOptions& options) {
-  if (row.more_runs) {
-    return counted(*row.more_runs, "more run") +
-           (options.base_can_grow ? " a side" : " of the new side") + " would decide with " +
-           plain_percent(planned_power) + " chance if the measured difference is the true one";
+  if (row.more_runs || row.more_sessions) {
+    const std::string side = options.base_can_grow ? " a side" : " of the new side";
+    std::vector<std::string> plans;
+    if (row.more_runs) plans.push_back(counted(*row.more_runs, "more run") + side);
+    if (row.more_sessions) {
+      plans.push_back(counted(*row.more_sessions, "more session") + side + " of as many runs");
+    }
+    return joined(plans, ", or ") + " would decide with " + plain_percent(planned_power) +
+           " chance if the measured difference is the true one";
   }
   const bool decided = row.verdict == Verdict::slower || row.verdict == Verdict::equivalent ||
                        row.verdict == Verdict::faster;

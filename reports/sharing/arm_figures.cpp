@@ -16,9 +16,9 @@ namespace {
 template <class ValueOf, class Combine>
 Maybe<double> over_ranks(const RunArm& arm, const ValueOf& value_of, const Combine& combine) {
   std::vector<double> of_runs;
-  for (const Run* run : timed_runs(arm)) {
+  for (const SetRun* run : timed_runs(arm)) {
     double of_run = 0;
-    for (const Rank& rank : run->ranks) {
+    for (const Rank& rank : run->run.ranks) {
       Maybe<double> value = value_of(rank);
       if (!value) return value;
       of_run = combine(of_run, *value);
@@ -43,9 +43,9 @@ Maybe<double> memory_bytes(const Rank& rank) {
 Maybe<double> of_jobs(const RunArm& arm,
                       const std::function<Maybe<double>(const Run& run)>& value_of) {
   std::vector<double> values;
-  for (const Run* run : timed_runs(arm)) {
-    if (run->jobs.empty()) return Unknown{"one job"};
-    Maybe<double> value = value_of(*run);
+  for (const SetRun* run : timed_runs(arm)) {
+    if (run->run.jobs.empty()) return Unknown{"one job"};
+    Maybe<double> value = value_of(run->run);
     if (!value) return value;
     values.push_back(*value);
   }
@@ -72,8 +72,8 @@ size_t gpus_of(const RunSet& set, const Run& run) {
 
 // The power of all GPUs, where each rank has its own.
 Maybe<double> power_of_own_gpus(const RunSet& set, const RunArm& arm) {
-  for (const Run* run : timed_runs(arm)) {
-    if (static_cast<int64_t>(gpus_of(set, *run)) != run->world_size) {
+  for (const SetRun* run : timed_runs(arm)) {
+    if (static_cast<int64_t>(gpus_of(set, run->run)) != run->run.world_size) {
       return Unknown{"not every rank has a GPU of its own"};
     }
   }
@@ -119,10 +119,10 @@ std::vector<double> speeds_of_jobs(const Run& run) {
   return speeds;
 }
 
-std::vector<const Run*> timed_runs(const RunArm& arm) {
-  std::vector<const Run*> runs;
+std::vector<const SetRun*> timed_runs(const RunArm& arm) {
+  std::vector<const SetRun*> runs;
   for (const SetRun* run : complete_runs(arm)) {
-    if (run->run.throughput || !run->run.jobs.empty()) runs.push_back(&run->run);
+    if (run->run.throughput || !run->run.jobs.empty()) runs.push_back(run);
   }
   return runs;
 }
@@ -143,10 +143,10 @@ Maybe<double> fairness_of(const RunArm& arm) {
 
 Maybe<Interval> job_speeds_of(const RunArm& arm) {
   std::vector<double> slowest, fastest;
-  for (const Run* run : timed_runs(arm)) {
-    if (run->jobs.empty()) return Unknown{"one job"};
-    if (!run->throughput) return Unknown{run->throughput.reason};
-    const auto [worst, best] = slowest_and_fastest(*run);
+  for (const SetRun* run : timed_runs(arm)) {
+    if (run->run.jobs.empty()) return Unknown{"one job"};
+    if (!run->run.throughput) return Unknown{run->run.throughput.reason};
+    const auto [worst, best] = slowest_and_fastest(run->run);
     slowest.push_back(worst);
     fastest.push_back(best);
   }
@@ -175,9 +175,9 @@ Maybe<double> power_of(const RunSet& set, const RunArm& arm) {
   if (!arm.share) return power_of_own_gpus(set, arm);
   if (arm.share->mode == SharingMode::vgpu && arm.share->jobs > 1)
     return Unknown{"the jobs are on several VMs"};
-  for (const Run* run : timed_runs(arm)) {
-    if (run->world_size > arm.share->jobs) return Unknown{"a job has several GPUs"};
-    if (gpus_of(set, *run) > 1) return Unknown{"the jobs are on several GPUs"};
+  for (const SetRun* run : timed_runs(arm)) {
+    if (run->run.world_size > arm.share->jobs) return Unknown{"a job has several GPUs"};
+    if (gpus_of(set, run->run) > 1) return Unknown{"the jobs are on several GPUs"};
   }
   return worst_of_ranks(arm, watts);
 }

@@ -34,10 +34,7 @@ const RunArm* begun_whole(const RunSet& set, const RunArm& arm) {
 }
 
 // A failed run may not tell of what it ran on.
-const SetRun& first_timed(const RunArm& arm) {
-  const Run* timed = timed_runs(arm).front();
-  return *std::ranges::find_if(arm.runs, [&](const SetRun& run) { return &run.run == timed; });
-}
+const SetRun& first_timed(const RunArm& arm) { return *timed_runs(arm).front(); }
 
 // The arms that one whose jobs share a GPU is compared with.
 class References {
@@ -171,6 +168,7 @@ class References {
 // where their work does not.
 struct JobProgress {
   std::vector<std::vector<double>> of_runs;  // by run and job
+  std::vector<std::string> sessions;         // by run
   std::vector<const RunArm*> alone;          // by job
   double part = 1;                           // of the time that each job has: in turn 1 / jobs
 };
@@ -181,6 +179,15 @@ std::vector<double> sums(const JobProgress& progress) {
     of_runs.push_back(progress.part * std::accumulate(jobs.begin(), jobs.end(), 0.0));
   }
   return of_runs;
+}
+
+Sessions sessions_of(const JobProgress& progress) {
+  Sessions sessions;
+  const std::vector<double> of_runs = sums(progress);
+  for (size_t i = 0; i < of_runs.size(); ++i) {
+    sessions[progress.sessions[i]].push_back(std::log(of_runs[i]));
+  }
+  return sessions;
 }
 
 // Relative change of the sum by that of an arm alone: the share of its jobs in the sum.
@@ -198,25 +205,25 @@ std::map<const RunArm*, double> weights_of(const JobProgress& progress) {
 
 // Of throughputs.
 Estimate speed_ratio(const RunArm& arm, const RunArm& base) {
-  const std::vector<double> of_arm = throughputs(arm), of_base = throughputs(base);
-  return estimate_around(geometric_mean(of_arm) / geometric_mean(of_base),
-                         {{1, of_arm}, {-1, of_base}});
+  const SessionTerm terms[] = {{1, throughput_sessions(arm)}, {-1, throughput_sessions(base)}};
+  return estimate_around(mean_of(terms[0].runs) / mean_of(terms[1].runs), terms);
 }
 
 // `alone`: for each job the arm that did its work alone on the whole GPU, or null.
 Maybe<JobProgress> progress_of(const RunArm& arm, const std::vector<const RunArm*>& alone) {
   if (std::ranges::find(alone, nullptr) != alone.end()) return Unknown{"no such job ran alone"};
   if (std::ranges::find(alone, &arm) != alone.end()) return Unknown{"it is the reference"};
-  JobProgress progress{.of_runs = {}, .alone = alone};
+  JobProgress progress{.of_runs = {}, .sessions = {}, .alone = alone};
   if (arm.share->mode == SharingMode::serial)
     progress.part = 1.0 / static_cast<double>(alone.size());
-  for (const Run* run : timed_runs(arm)) {
-    std::vector<double> speeds = speeds_of_jobs(*run);
+  for (const SetRun* run : timed_runs(arm)) {
+    std::vector<double> speeds = speeds_of_jobs(run->run);
     if (speeds.size() != alone.size()) return Unknown{"it does not report each job"};
     for (size_t job = 0; job < speeds.size(); ++job) {
-      speeds[job] /= geometric_mean(throughputs(*alone[job]));
+      speeds[job] /= mean_of(throughput_sessions(*alone[job]));
     }
     progress.of_runs.push_back(std::move(speeds));
+    progress.sessions.push_back(run->session);
   }
   return progress;
 }
@@ -224,22 +231,23 @@ Maybe<JobProgress> progress_of(const RunArm& arm, const std::vector<const RunArm
 // The sum over the jobs: how many jobs' worth of work is done in the time in which one is done
 // alone.
 Estimate weighted_speedup(const JobProgress& progress) {
-  const std::vector<double> values = sums(progress);
-  WeightedSamples samples = {{1, values}};
+  std::vector<SessionTerm> terms = {{1, sessions_of(progress)}};
   for (const auto& [alone, weight] : weights_of(progress)) {
-    samples.emplace_back(-weight, throughputs(*alone));
+    terms.push_back({-weight, throughput_sessions(*alone)});
   }
-  return estimate_around(geometric_mean(values), samples);
+  return estimate_around(mean_of(terms.front().runs), terms);
 }
 
 // The progress of one arm over that of another whose jobs do the same.
 Estimate ratio_of(const JobProgress& progress, const JobProgress& base) {
-  const std::vector<double> values = sums(progress), of_base = sums(base);
-  WeightedSamples samples = {{1, values}, {-1, of_base}};
+  std::vector<SessionTerm> terms = {{1, sessions_of(progress)}, {-1, sessions_of(base)}};
+  const double value = mean_of(terms[0].runs) / mean_of(terms[1].runs);
   std::map<const RunArm*, double> weights = weights_of(base);
   for (const auto& [alone, weight] : weights_of(progress)) weights[alone] -= weight;
-  for (const auto& [alone, weight] : weights) samples.emplace_back(weight, throughputs(*alone));
-  return estimate_around(geometric_mean(values) / geometric_mean(of_base), samples);
+  for (const auto& [alone, weight] : weights) {
+    terms.push_back({weight, throughput_sessions(*alone)});
+  }
+  return estimate_around(value, terms);
 }
 
 // Mean over the runs of a function of their jobs' progress.
@@ -251,21 +259,23 @@ double mean_of_runs(const JobProgress& progress, double (*of_jobs)(std::span<con
 
 // How many times as long jobs take as those of `alone`, one arm for each job.
 Maybe<Estimate> slowdown(const RunArm& arm, const std::vector<const RunArm*>& alone) {
-  std::vector<double> speeds;  // geometric means over the jobs of each run
-  for (const Run* run : timed_runs(arm)) speeds.push_back(geometric_mean(speeds_of_jobs(*run)));
+  Sessions speeds;  // geometric means over the jobs of each run
+  for (const SetRun* run : timed_runs(arm)) {
+    speeds[run->session].push_back(std::log(geometric_mean(speeds_of_jobs(run->run))));
+  }
   std::map<const RunArm*, double> weights;
   for (const RunArm* other : alone) {
     if (other == nullptr) return Unknown{"no such job ran alone"};
     if (other == &arm) return Unknown{"it is the reference"};
     weights[other] += 1 / static_cast<double>(alone.size());
   }
-  double logarithm = -std::log(geometric_mean(speeds));
-  WeightedSamples samples = {{-1, speeds}};
+  double logarithm = -std::log(mean_of(speeds));
+  std::vector<SessionTerm> terms = {{-1, std::move(speeds)}};
   for (const auto& [other, weight] : weights) {
-    samples.emplace_back(weight, throughputs(*other));
-    logarithm += weight * std::log(geometric_mean(samples.back().second));
+    terms.push_back({weight, throughput_sessions(*other)});
+    logarithm += weight * std::log(mean_of(terms.back().runs));
   }
-  return estimate_around(std::exp(logarithm), samples);
+  return estimate_around(std::exp(logarithm), terms);
 }
 
 // The inflation by the worst rank of the worst job, each beside the one alone.
@@ -294,17 +304,17 @@ std::string missing_alone(const std::vector<const RunArm*>& jobs,
 }
 
 JobPoint job_point(const RunArm& job, const RunArm* alone) {
-  const std::vector<double> values = throughputs(job);
+  const SessionTerm terms[] = {{1, throughput_sessions(job)}};
   JobPoint point{.task = task_of_run(job.runs.front()),
                  .work = work_of(job.runs.front()),
                  .rate = words_of(unit_of(job)).rate,
-                 .runs = std::ssize(values)};
-  point.throughput = estimate_around(geometric_mean(values), {{1, values}});
+                 .runs = std::ssize(throughputs(job))};
+  point.throughput = estimate_around(mean_of(terms[0].runs), terms);
   const Unknown none{missing_alone({&job}, {alone})};
   point.alone = none;
   point.of_alone = none;
   if (alone == nullptr) return point;
-  point.alone = geometric_mean(throughputs(*alone));
+  point.alone = mean_of(throughput_sessions(*alone));
   point.of_alone = speed_ratio(job, *alone);
   return point;
 }
@@ -315,8 +325,8 @@ void add_throughput(const RunSet& set, const RunArm& arm, bool unlike, FractionP
     point.samples_per_joule = Unknown{unlike_work};
     return;
   }
-  const std::vector<double> values = throughputs(arm);
-  point.throughput = estimate_around(geometric_mean(values), {{1, values}});
+  const SessionTerm terms[] = {{1, throughput_sessions(arm)}};
+  point.throughput = estimate_around(mean_of(terms[0].runs), terms);
   point.samples_per_joule = samples_per_joule(set, arm, point.throughput->value);
 }
 
@@ -375,7 +385,7 @@ FractionPoint point_of(const RunSet& set, const References& references, const Ru
   point.memory_bytes = memory_of(arm);
   point.power_watts = power_of(set, arm);
   point.job_speeds = job_speeds_of(arm);
-  point.given = share_limits_text(set, *arm.share, *timed_runs(arm).front());
+  point.given = share_limits_text(set, *arm.share, timed_runs(arm).front()->run);
   const std::vector<const RunArm*> unlike = references.unlike_jobs_of(arm);
   const std::vector<const RunArm*> alone = references.alone(arm);
   add_throughput(set, arm, !unlike.empty(), point);
@@ -427,7 +437,7 @@ RunSet with_best_batches(const RunSet& set) {
       continue;
     }
     any_choice |= key_value(arm.runs.front(), "batch") != key_value(same->runs.front(), "batch");
-    if (geometric_mean(throughputs(arm)) > geometric_mean(throughputs(*same))) {
+    if (mean_of(throughput_sessions(arm)) > mean_of(throughput_sessions(*same))) {
       *same = arm;
     }
   }

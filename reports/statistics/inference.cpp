@@ -1,6 +1,7 @@
 #include "reports/statistics/inference.h"
 
 #include <algorithm>
+#include <boost/math/distributions/chi_squared.hpp>
 #include <boost/math/distributions/non_central_t.hpp>
 #include <boost/math/distributions/normal.hpp>
 #include <boost/math/distributions/students_t.hpp>
@@ -19,6 +20,7 @@ namespace {
 // doubles.
 using InDouble = boost::math::policies::policy<boost::math::policies::promote_double<false>>;
 using StudentsT = boost::math::students_t_distribution<double, InDouble>;
+using ChiSquared = boost::math::chi_squared_distribution<double, InDouble>;
 using NonCentralT = boost::math::non_central_t_distribution<double, InDouble>;
 
 constexpr double outlying_from = 3.5;
@@ -37,14 +39,6 @@ std::vector<double> logarithms(std::span<const double> values) {
 
 double t_of(const LogEstimate& estimate, double bound) {
   return (estimate.value - bound) / estimate.standard_error;
-}
-
-// The mean of logarithms.
-std::optional<LogEstimate> mean_of(std::span<const double> logs) {
-  const auto [least, most] = std::ranges::minmax_element(logs);
-  if (logs.size() < 2 || *least == *most) return std::nullopt;
-  const auto count = static_cast<double>(logs.size());
-  return LogEstimate{mean(logs), std::sqrt(variance(logs) / count), count - 1};
 }
 
 constexpr size_t most_for_exact = 60;  // of both sides; some milliseconds of counting
@@ -128,7 +122,7 @@ double approximate_p(const Ranks& ranks, double m, double n) {
   return normal_p(u - m * n / 2, m * n / 12 * (all + 1 - ranks.ties / (all * (all - 1))));
 }
 
-constexpr int64_t most_added_runs = 1000;
+constexpr int64_t most_added = 1000;
 
 // Welch's error of the sum of the groups' means; its value does not matter.
 LogEstimate error_of(std::span<const RunGroup> groups, int64_t added = 0) {
@@ -151,12 +145,16 @@ double critical_t(const LogEstimate& error, const DecisionRule& rule) {
 }
 
 // Chance that Student's t of an estimate that truly lies this many standard errors from the bound
-// falls below `t`. Far out the answer is certain, and the series of Boost would not converge.
+// falls below `t`. Far out the series of Boost would not converge: the noise of the estimate is
+// nothing there beside that of its error.
 double chance_below(double t, const LogEstimate& error, double distance) {
-  constexpr double certain_from = 35;
-  if (distance - t > certain_from) return 0;
-  if (t - distance > certain_from) return 1;
-  return cdf(NonCentralT(error.degrees_of_freedom, distance), t);
+  constexpr double far = 35;
+  const double degrees = error.degrees_of_freedom;
+  if (std::abs(distance) < far) return cdf(NonCentralT(degrees, distance), t);
+  if ((t < 0) != (distance < 0)) return distance < 0 ? 1 : 0;
+  const double ratio = distance / t;
+  const double below = cdf(ChiSquared(degrees), std::min(1e6, degrees * ratio * ratio));
+  return t < 0 ? below : 1 - below;
 }
 
 double regression_power(const LogEstimate& error, double truth, const DecisionRule& rule) {
@@ -180,8 +178,14 @@ double deciding_power(const LogEstimate& error, double truth, const DecisionRule
 
 }  // namespace
 
+std::optional<LogEstimate> mean_of_logs(std::span<const double> logs) {
+  if (logs.size() < 2 || std::ranges::min(logs) == std::ranges::max(logs)) return std::nullopt;
+  const auto count = static_cast<double>(logs.size());
+  return LogEstimate{mean(logs), std::sqrt(variance(logs) / count), count - 1};
+}
+
 std::optional<LogEstimate> log_mean(std::span<const double> values) {
-  return mean_of(logarithms(values));
+  return mean_of_logs(logarithms(values));
 }
 
 std::optional<LogEstimate> paired_difference(std::span<const double> first,
@@ -190,7 +194,7 @@ std::optional<LogEstimate> paired_difference(std::span<const double> first,
   std::vector<double> differences = logarithms(second);
   const std::vector<double> base = logarithms(first);
   for (size_t i = 0; i < base.size(); ++i) differences[i] -= base[i];
-  return mean_of(differences);
+  return mean_of_logs(differences);
 }
 
 LogEstimate combined(std::span<const std::pair<double, LogEstimate>> terms) {
@@ -314,8 +318,7 @@ double power_of_equivalence(std::span<const RunGroup> groups, double truth,
   return equivalence_power(error_of(groups), truth, rule);
 }
 
-double detectable_drop(std::span<const RunGroup> groups, const DecisionRule& rule, double power) {
-  const LogEstimate error = error_of(groups);
+double detectable_drop(const LogEstimate& error, const DecisionRule& rule, double power) {
   const auto missing = [&](double steps) {  // beyond the margin, in standard errors
     return regression_power(error, log_margin(rule) - steps * error.standard_error, rule) - power;
   };
@@ -328,20 +331,26 @@ double detectable_drop(std::span<const RunGroup> groups, const DecisionRule& rul
   return -std::expm1(log_margin(rule) - (low + high) / 2 * error.standard_error);
 }
 
-std::optional<int64_t> more_runs_to_decide(std::span<const RunGroup> groups, double truth,
-                                           const DecisionRule& rule, double power) {
-  error_of(groups);  // for its check
+std::optional<int64_t> fewest_that_decide(const std::function<LogEstimate(int64_t)>& error_with,
+                                          double truth, const DecisionRule& rule, double power) {
   const auto decides = [&](int64_t added) {
-    return deciding_power(error_of(groups, added), truth, rule) >= power;
+    return deciding_power(error_with(added), truth, rule) >= power;
   };
-  if (!decides(most_added_runs)) return std::nullopt;
-  int64_t too_few = -1;  // more runs never decide less
-  int64_t enough = most_added_runs;
+  if (!decides(most_added)) return std::nullopt;
+  int64_t too_few = -1;  // more never decide less
+  int64_t enough = most_added;
   while (enough - too_few > 1) {
     const int64_t middle = (too_few + enough) / 2;
     (decides(middle) ? enough : too_few) = middle;
   }
   return enough;
+}
+
+std::optional<int64_t> more_runs_to_decide(std::span<const RunGroup> groups, double truth,
+                                           const DecisionRule& rule, double power) {
+  error_of(groups);  // for its check
+  return fewest_that_decide([&](int64_t added) { return error_of(groups, added); }, truth, rule,
+                            power);
 }
 
 }  // namespace nearmetal

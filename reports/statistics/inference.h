@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <utility>
@@ -27,6 +28,8 @@ struct LogEstimate {
 /// are equal: then the spread is below what was resolved, and no error can be told. Throws
 /// std::invalid_argument for a value that is not positive and finite.
 std::optional<LogEstimate> log_mean(std::span<const double> values);
+/// The same of logarithms.
+std::optional<LogEstimate> mean_of_logs(std::span<const double> logs);
 
 /// Mean of ln(second[i] / first[i]), for runs that were taken in pairs. None as above.
 std::optional<LogEstimate> paired_difference(std::span<const double> first,
@@ -112,11 +115,17 @@ double power_of_regression(std::span<const RunGroup> groups, double truth,
 double power_of_equivalence(std::span<const RunGroup> groups, double truth,
                             const DecisionRule& rule);
 
-/// Share by which the new side must be slower for a regression to be found with this chance.
-double detectable_drop(std::span<const RunGroup> groups, const DecisionRule& rule, double power);
+/// Share by which the new side must be slower for a regression to be found with this chance, by an
+/// estimate of this error.
+double detectable_drop(const LogEstimate& error, const DecisionRule& rule, double power);
 
-/// The fewest runs to add to each group that can grow, so that the verdict is firm with this chance
-/// if the true difference is `truth`: within the margins, or beyond. None where 1000 do not do.
+/// The fewest to add, by `error_with`, the error after so many, so that the verdict is firm with
+/// this chance if the true difference is `truth`: within the margins, or beyond. None where 1000 do
+/// not do.
+std::optional<int64_t> fewest_that_decide(const std::function<LogEstimate(int64_t)>& error_with,
+                                          double truth, const DecisionRule& rule, double power);
+
+/// The same of runs for each group that can grow.
 std::optional<int64_t> more_runs_to_decide(std::span<const RunGroup> groups, double truth,
                                            const DecisionRule& rule, double power);
 

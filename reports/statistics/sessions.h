@@ -1,35 +1,60 @@
-// Two sides measured in sessions that differ: the difference, with what differs between sessions.
+// Arms measured in sessions that differ: means of what they share, with what differs between
+// sessions.
 #pragma once
 
+#include <map>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "reports/statistics/inference.h"
 
 namespace nearmetal {
 
-/// Logarithms of the runs of one side, those of each session by themselves; none is empty.
-using Sessions = std::vector<std::vector<double>>;
+// Runs of one session share what that session did to all of them, so that sessions are drawn first,
+// and runs within them (two-stage sampling): the mean of a session is the unit.
 
-/// The mean of each session.
+/// Logarithms of the runs of one arm, by the name of their session; none is empty.
+using Sessions = std::map<std::string, std::vector<double>>;
+
+/// The mean of each session, in the order of their names.
 std::vector<double> session_means(const Sessions& sessions);
 
-struct SessionDifference {
-  LogEstimate estimate;          // new - base, of means of sessions
-  std::vector<RunGroup> groups;  // of the planning: that which can grow are the new runs
+/// One of several means that are added up: {+1 new, -1 base} is the logarithm of a ratio.
+struct SessionTerm {
+  double weight = 1;
+  Sessions runs;
 };
 
-/// Runs of one session share what that session did to all of them, so that sessions are drawn
-/// first, and runs within them (two-stage sampling). The error has a part between sessions, pooled
-/// over both sides, and a part within them, each side's own. Where `others` are given, they stand
-/// for the base in the part between sessions: they are of the same work and may contain the base's,
-/// none of which counts twice. None where these tell of the part between sessions by fewer than
-/// `fewest_degrees` degrees of freedom, or where no value differs from another. Degrees of freedom
-/// by Satterthwaite.
+/// The terms whose sessions are more than half in all of them, at least two, are of blocks: what a
+/// session did to all terms cancels in the sum within it. Others are independent, each with the
+/// spread of the means of its own sessions; of two terms as in session_difference(). None where
+/// their sessions do not tell how sessions differ.
+std::optional<LogEstimate> sum_over_sessions(std::span<const SessionTerm> terms);
+
+struct SessionDifference {
+  LogEstimate estimate;            // new - base, of means of sessions
+  bool are_blocks = false;         // sessions of both sides
+  int64_t base = 0, next = 0;      // sessions that count
+  std::vector<RunGroup> groups{};  // of more new runs in their one session; empty: they do not help
+};
+
+/// Of sides whose sessions are blocks, the differences within them. Else the variance of the means
+/// of sessions is pooled over the sides where both have equally many, and each side's own where the
+/// numbers differ (Welch). Where a side has a single session, or `others` stand for the base (they
+/// are of the same work and may contain the base's, none of which counts twice), the error has a
+/// part between sessions, of both sides, and a part within them, each side's own; degrees of
+/// freedom by Satterthwaite. None where no side has two sessions, or where no value differs from
+/// another.
 std::optional<SessionDifference> session_difference(const Sessions& base, const Sessions& next,
                                                     const Sessions& others = {});
 
-/// The degrees of freedom of four sessions of one side.
-inline constexpr double fewest_degrees = 3;
+/// The fewest sessions to add to each side that can grow, each with as many runs as now, so that
+/// the verdict is firm with this chance if the true difference is `truth`. None where 1000 do not
+/// do.
+std::optional<int64_t> more_sessions_to_decide(const SessionDifference& found, double truth,
+                                               bool base_can_grow, const DecisionRule& rule,
+                                               double power);
 
 }  // namespace nearmetal

@@ -118,33 +118,62 @@ TEST(GateSimulation, RerunsPassNoDropOfAllRows) {
   EXPECT_EQ(share_of(ExitCode::gate_failed, session, 300), 1);
 }
 
+struct RowOfNotes {
+  Session session;
+  double shown[3] = {};  // fails, passes `not-equivalent`, fails with --rerun 4: in %
+};
+
 // docs/notes/error_rates.md shows what is simulated here.
-TEST(GateSimulation, TheTableOfTheNotesIsTrue) {
-  constexpr int sessions = 1000;
+std::vector<RowOfNotes> rows_of_notes() {
   std::ifstream file(NM_NOTES_FOLDER "/error_rates.md");
-  int rows = 0;
+  std::vector<RowOfNotes> rows;
   for (std::string line; std::getline(file, line);) {
-    double drop = 0, spread = 0, fails = 0, passes = 0, fails_with_reruns = 0;
-    int runs = 0;
-    if (std::sscanf(line.c_str(), "| %lf %% | %lf %% | %d | %lf %% | %lf %% | %lf %% |", &drop,
-                    &spread, &runs, &fails, &passes, &fails_with_reruns) != 6) {
+    RowOfNotes row;
+    auto& [session, shown] = row;
+    if (std::sscanf(line.c_str(), "| %lf %% | %lf %% | %d | %lf %% | %lf %% | %lf %% |",
+                    &session.drop, &session.spread, &session.runs, &shown[0], &shown[1],
+                    &shown[2]) != 6) {
       continue;
     }
-    ++rows;
-    const Session session{drop / 100, spread / 100, runs};
-    Session strict = session;
-    strict.fail_on = FailOn::not_equivalent;
-    Session sequential = session;
-    sequential.reruns = 4;
-    const auto expect = [&](double shown, double found, const char* column) {
-      const double error = std::sqrt(std::max(0.001, found * (1 - found)) / sessions);
-      EXPECT_NEAR(shown / 100, found, 4 * error) << line << ": " << column;
-    };
-    expect(fails, share_of(ExitCode::gate_failed, session, sessions), "fails");
-    expect(passes, share_of(ExitCode::ok, strict, sessions), "passes not-equivalent");
-    expect(fails_with_reruns, share_of(ExitCode::gate_failed, sequential, sessions), "reruns");
+    session.drop /= 100;
+    session.spread /= 100;
+    rows.push_back(row);
   }
-  EXPECT_GE(rows, 12);
+  return rows;
+}
+
+std::vector<double> shares_of(const Session& session, int sessions) {
+  Session strict = session, sequential = session;
+  strict.fail_on = FailOn::not_equivalent;
+  sequential.reruns = 4;
+  return {share_of(ExitCode::gate_failed, session, sessions),
+          share_of(ExitCode::ok, strict, sessions),
+          share_of(ExitCode::gate_failed, sequential, sessions)};
+}
+
+// What it says of 10,000 is found again in a few.
+TEST(GateSimulation, TheTableOfTheNotesIsTrue) {
+  constexpr int sessions = 500;
+  const std::vector<RowOfNotes> rows = rows_of_notes();
+  EXPECT_GE(rows.size(), 12u);
+  for (const auto& [session, shown] : rows) {
+    const std::vector<double> found = shares_of(session, sessions);
+    for (size_t i = 0; i < found.size(); ++i) {
+      const double share = shown[i] / 100;
+      const double error = std::sqrt(std::max(0.001, share * (1 - share)) / sessions);
+      EXPECT_NEAR(share, found[i], 4 * error)
+          << session.drop << " at " << session.spread << ", " << session.runs << ": share " << i;
+    }
+  }
+}
+
+// Prints the rows anew: --gtest_also_run_disabled_tests --gtest_filter='*PrintTheTable*'
+TEST(GateSimulation, DISABLED_PrintTheTable) {
+  for (const auto& [session, shown] : rows_of_notes()) {
+    std::printf("| %g %% | %g %% | %d |", 100 * session.drop, 100 * session.spread, session.runs);
+    for (const double share : shares_of(session, 10'000)) std::printf(" %.1f %% |", 100 * share);
+    std::printf("\n");
+  }
 }
 
 TEST(GateSimulation, ADropOfExactlyTheMarginFailsNoMoreOftenThanAlpha) {

@@ -194,8 +194,10 @@ TEST(Power, AsOfTheNonCentralT) {
   EXPECT_NEAR(power_of_regression(groups(.01, 5), std::log(.97), rule), 0.43594359136168825, 1e-6);
   const std::vector<RunGroup> unequal = {{.004, 20}, {.006, 5}};
   EXPECT_NEAR(power_of_regression(unequal, std::log(.97), rule), 0.9242869319943232, 1e-6);
-  EXPECT_NEAR(detectable_drop(groups(.005, 8), rule, .8), 0.026388424036918864, 1e-5);
-  EXPECT_NEAR(detectable_drop(groups(.01, 3), rule, .8), 0.04402371241732998, 1e-5);
+  EXPECT_NEAR(detectable_drop({0, .005 * std::sqrt(2 / 8.), 14}, rule, .8), 0.026388424036918864,
+              1e-5);
+  EXPECT_NEAR(detectable_drop({0, .01 * std::sqrt(2 / 3.), 4}, rule, .8), 0.04402371241732998,
+              1e-5);
 }
 
 TEST(Power, RunsThatWouldDecide) {
