@@ -31,20 +31,22 @@ constexpr const char* vm_steps =
   nearmetal doctor bare_metal.json
   nearmetal doctor vms.json
 
-3. Measure both sides alternately if you can: heat, drivers and neighbours change from day to day.
-  nearmetal sweep bare_metal.json --output bare_metal_1.json
-  nearmetal sweep vms.json --output vms_1.json
-  nearmetal sweep bare_metal.json --output bare_metal_2.json
-  nearmetal sweep vms.json --output vms_2.json
+3. Measure both sides by turns, on three days or after restarts, which differ in heat and neighbours.
+  nearmetal sweep bare_metal.json --repeats 3 --output bare_metal_1.json
+  nearmetal sweep vms.json --repeats 3 --output vms_1.json
+  nearmetal sweep bare_metal.json --repeats 3 --output bare_metal_2.json
+  nearmetal sweep vms.json --repeats 3 --output vms_2.json
+  nearmetal sweep bare_metal.json --repeats 3 --output bare_metal_3.json
+  nearmetal sweep vms.json --repeats 3 --output vms_3.json
 
 4. Bring the reports together; any way of copying does.
-  nearmetal validate bare_metal_1.json bare_metal_2.json vms_1.json vms_2.json
+  nearmetal validate bare_metal_1.json bare_metal_2.json bare_metal_3.json vms_1.json vms_2.json vms_3.json
 
 5. Compare: a page with charts, and the table to paste.
-  nearmetal compare --bare bare_metal_1.json bare_metal_2.json --vm vms_1.json vms_2.json \
-    --html vms.html
-  nearmetal compare --bare bare_metal_1.json bare_metal_2.json --vm vms_1.json vms_2.json \
-    --markdown
+  nearmetal compare --bare bare_metal_1.json bare_metal_2.json bare_metal_3.json \
+    --vm vms_1.json vms_2.json vms_3.json --html vms.html
+  nearmetal compare --bare bare_metal_1.json bare_metal_2.json bare_metal_3.json \
+    --vm vms_1.json vms_2.json vms_3.json --markdown
 )";
 constexpr const char* vm_topic = "vm";
 
