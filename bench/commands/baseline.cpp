@@ -158,13 +158,19 @@ void print_plan(std::ostream& out, const BaselineSeries& series, const DecisionR
   }
   const std::string spread = plain_percent(std::round(1e6 * *series.spread) / 1e6);
   print_line(out, "spread of runs: " + spread, "  ");
-  print_line(out,
-             "runs a side to find a drop with " + plain_percent(needed_runs_power) +
-                 " chance, at margin " + plain_percent(rule.margin) + ", alpha " +
-                 plain_percent(rule.alpha) + ":",
-             "  ");
-  for (const auto& [drop, runs] : series.needed_runs) {
-    print_line(out, plain_percent(drop) + ": " + (runs ? std::to_string(*runs) : runs.reason),
+  const bool by_sessions = series.sessions > 1;
+  print_line(
+      out,
+      (by_sessions
+           ? "new sessions of " +
+                 std::to_string((series.runs + series.sessions / 2) / series.sessions) + " runs"
+           : std::string("runs a side")) +
+          " to find a drop with " + plain_percent(needed_runs_power) + " chance, at margin " +
+          plain_percent(rule.margin) + ", alpha " + plain_percent(rule.alpha) + ":",
+      "  ");
+  for (const auto& [drop, runs, sessions] : series.needed_runs) {
+    const Maybe<int64_t>& count = by_sessions ? sessions : runs;
+    print_line(out, plain_percent(drop) + ": " + (count ? std::to_string(*count) : count.reason),
                "    ");
   }
 }
@@ -180,9 +186,11 @@ ExitCode run_show(const BaselineForm& form, const Context& context) {
   for (const BaselineSeries& series : all) {
     const std::string others =
         series.left_out > 0 ? ", " + std::to_string(series.left_out) + " more not complete" : "";
-    print_line(terminal.out, "fingerprint " + series.fingerprint + ", arm " + series.arm + ": " +
-                                 counted(series.runs, "run") + " from " + series.first + " to " +
-                                 series.last + others);
+    print_line(terminal.out,
+               "fingerprint " + series.fingerprint + ", arm " + series.arm + ": " +
+                   counted(series.runs, "run") +
+                   (series.sessions > 1 ? " in " + counted(series.sessions, "session") : "") +
+                   " from " + series.first + " to " + series.last + others);
     print_line(terminal.out,
                std::string(words_of(series.sample).rate) + " [95 %]: " + mean_text(series), "  ");
     print_plan(terminal.out, series, form.options.rule);

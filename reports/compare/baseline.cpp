@@ -12,7 +12,7 @@
 #include "base/errors.h"
 #include "base/sha256.h"
 #include "base/text.h"
-#include "reports/compare/compare.h"
+#include "reports/compare/comparison_row.h"
 #include "reports/compare/gate.h"
 #include "reports/json/report_files.h"
 #include "reports/statistics/statistics.h"
@@ -85,17 +85,16 @@ Runs runs_of(const RunArm& arm, const std::vector<KeyField>& context, const std:
   return runs;
 }
 
-// The first sessions with enough runs; none where these are all there are.
+// The first complete runs; none where the recent ones still begin with them, all in one session.
 Runs anchor_of(const Runs& runs, const BaselineWindow& window) {
   Runs anchor;
-  int64_t complete = 0;
   for (const SetRun* run : runs) {
-    const bool enough = complete >= window.anchor_runs;
-    if (enough && run->session != anchor.back()->session) return anchor;
-    anchor.push_back(run);
-    complete += run->run.status == Status::complete ? 1 : 0;
+    if (std::ssize(anchor) == window.anchor_runs) break;
+    if (run->run.status == Status::complete) anchor.push_back(run);
   }
-  return {};
+  const bool moved_on = std::ssize(runs) > window.recent_runs;
+  const bool later_session = !anchor.empty() && anchor.back()->session != runs.back()->session;
+  return moved_on || later_session ? anchor : Runs{};
 }
 
 // FINGERPRINT/TIME-HASH.json.
@@ -126,35 +125,60 @@ std::string contents_of(const fs::path& folder) {
 
 constexpr int64_t most_planned = 1000;  // runs a side
 
-Maybe<int64_t> runs_needed(double deviation, double drop, const DecisionRule& rule) {
-  for (int64_t runs = GateOptions{}.minimum_runs; runs <= most_planned; ++runs) {
-    const std::vector<RunGroup> groups(2, {deviation, runs});
-    if (power_of_regression(groups, std::log1p(-drop), rule) >= needed_runs_power) return runs;
+// The fewest, from `least` on, with which both groups find the drop.
+Maybe<int64_t> fewest_that_find(double drop, const DecisionRule& rule, int64_t least,
+                                const std::function<std::vector<RunGroup>(int64_t)>& groups) {
+  for (int64_t count = least; count <= most_planned; ++count) {
+    const double power = power_of_regression(groups(count), std::log1p(-drop), rule);
+    if (power >= needed_runs_power) return count;
   }
-  return Unknown{"more than " + std::to_string(most_planned)};
+  return Unknown{"more than " + std::to_string(most_planned) + "; add to the baseline"};
 }
 
-void summarise(const std::vector<double>& values, const DecisionRule& rule,
-               BaselineSeries& series) {
+// By sessions, where there are several: a gate judges by their means.
+void plan(const Sessions& sessions, double deviation, const DecisionRule& rule,
+          BaselineSeries& series) {
+  for (const double beyond : {0.25, 0.5, 1.0}) {
+    NeededRuns needed{.drop = rule.margin * (1 + beyond)};
+    if (sessions.size() > 1) {
+      const RunGroup base{std::sqrt(variance(session_means(sessions))), std::ssize(sessions)};
+      needed.runs = Unknown{"the baseline is of several sessions, which a gate judges by"};
+      needed.sessions = fewest_that_find(needed.drop, rule, 2, [&](int64_t count) {
+        return std::vector<RunGroup>{base, {base.deviation, count}};
+      });
+    } else {
+      needed.sessions = Unknown{"the baseline is of one session"};
+      needed.runs =
+          fewest_that_find(needed.drop, rule, GateOptions{}.minimum_runs, [&](int64_t count) {
+            return std::vector<RunGroup>(2, {deviation, count});
+          });
+    }
+    series.needed_runs.push_back(std::move(needed));
+  }
+}
+
+void summarise(const Sessions& sessions, const DecisionRule& rule, BaselineSeries& series) {
+  std::vector<double> values;
+  for (const auto& [name, logs] : sessions) {
+    for (const double log : logs) values.push_back(std::exp(log));
+  }
   series.runs = std::ssize(values);
+  series.sessions = std::ssize(sessions);
   series.throughput = series.lower = series.upper = Unknown{"no run is complete"};
-  if (!values.empty()) {
-    series.throughput = geometric_mean(values);
-    series.lower = series.upper = Unknown{"one run has no interval"};
-  }
-  if (const auto estimate = log_mean(values)) {
-    const Interval found = interval(*estimate, side_confidence);
-    series.lower = found.lower;
-    series.upper = found.upper;
-  }
   series.spread = Unknown{"it takes 2 runs that differ"};
+  if (values.empty()) return;
+  const SessionTerm all[] = {{1, sessions}};
+  const Estimate mean = estimate_around(mean_of(sessions), all);
+  series.throughput = mean.value;
+  series.lower = series.upper = Unknown{mean.interval.reason};
+  if (mean.interval) {
+    series.lower = mean.interval->lower;
+    series.upper = mean.interval->upper;
+  }
   const auto spread = run_spread(values, {});
   if (!spread || spread->deviation == 0) return;
   series.spread = spread->deviation;
-  for (const double beyond : {0.25, 0.5, 1.0}) {
-    const double drop = rule.margin * (1 + beyond);
-    series.needed_runs.push_back({drop, runs_needed(spread->deviation, drop, rule)});
-  }
+  plan(sessions, spread->deviation, rule, series);
 }
 
 }  // namespace
@@ -256,12 +280,11 @@ Baseline matching_runs(const RunSet& history, const RunSet& next, const Baseline
 
 std::vector<BaselineSeries> series_of(const RunSet& set, const std::string& baseline,
                                       const DecisionRule& rule) {
-  std::map<std::pair<std::string, std::string>, std::pair<BaselineSeries, std::vector<double>>>
-      found;
+  std::map<std::pair<std::string, std::string>, std::pair<BaselineSeries, Sessions>> found;
   for (const RunArm& arm : set.arms) {
     for (const SetRun& run : arm.runs) {
       const std::string name = fingerprint(run);
-      auto& [series, values] = found[{name, arm.name}];
+      auto& [series, sessions] = found[{name, arm.name}];
       series.baseline = baseline;
       series.fingerprint = name;
       series.arm = arm.name;
@@ -270,7 +293,7 @@ std::vector<BaselineSeries> series_of(const RunSet& set, const std::string& base
       if (series.first.empty() || start < series.first) series.first = start;
       series.last = std::max(series.last, start);
       const bool counts = run.run.status == Status::complete && run.run.throughput;
-      if (counts) values.push_back(*run.run.throughput);
+      if (counts) sessions[run.session].push_back(std::log(*run.run.throughput));
       if (!counts) ++series.left_out;
     }
   }

@@ -43,26 +43,28 @@ std::string place_of_baseline(const std::filesystem::path& folder, const std::st
 /// The runs that new runs are compared with.
 struct Baseline {
   RunSet recent;
-  RunSet anchor{};  // of arms with an older session; it stays where it is while `recent` follows
+  RunSet anchor{};  // the first runs; it stays where it is while `recent` follows
 };
 
 /// The runs of a baseline that count.
 struct BaselineWindow {
   std::string since{};       // date of the first that may count; empty: all
   int64_t recent_runs = 20;  // the latest, of each arm
-  int64_t anchor_runs = 3;   // the first, at least: whole sessions
+  int64_t anchor_runs = 3;   // the first
 };
 
 /// The runs of a history with the comparable key of the first run of `next` (but for the layout),
 /// or where there are none those that differ in the fewest fields. Each arm has its latest, so that
-/// the base follows slowly and no single run moves it; and where it has several sessions the first,
-/// against which small losses add up.
+/// the base follows slowly and no single run moves it; and where these are no longer all, or of
+/// several sessions, the first, against which small losses add up.
 Baseline matching_runs(const RunSet& history, const RunSet& next, const BaselineWindow& window);
 
-/// Runs that each side of a gate needs to find a drop.
+/// What a gate needs to find a drop: so many runs a side, within one session, or of a baseline of
+/// several so many new sessions.
 struct NeededRuns {
   double drop = 0;
-  Maybe<int64_t> runs;
+  Maybe<int64_t> runs{};
+  Maybe<int64_t> sessions{};
 };
 
 /// The runs of one arm under one fingerprint.
@@ -72,10 +74,11 @@ struct BaselineSeries {
   std::string arm;
   SampleUnit sample = SampleUnit::image;
   int64_t runs = 0;      // complete
+  int64_t sessions = 0;  // of these
   int64_t left_out = 0;  // not complete
   std::string first;     // start of a run
   std::string last;
-  Maybe<double> throughput;  // geometric mean
+  Maybe<double> throughput;  // geometric mean, of several sessions that of their means
   Maybe<double> lower;       // of its 95 % interval
   Maybe<double> upper;
   Maybe<double> spread;  // of the runs, relative

@@ -230,9 +230,12 @@ void fields(Archive& field, ComparisonDocument& document) {
 }
 
 void fields(Archive& field, NeededRuns& needed) {
-  field.type("needed_runs", "Runs that each side of a gate needs to find a drop");
+  field.type("needed_runs",
+             "What a gate needs to find a drop: runs a side, or of a baseline of several sessions "
+             "new sessions");
   field("drop", needed.drop, above(0), "Drop of throughput, as a share");
   field("runs", needed.runs, at_least(1));
+  field("sessions", needed.sessions, at_least(1));
 }
 
 void fields(Archive& field, BaselineSeries& series) {
@@ -243,6 +246,7 @@ void fields(Archive& field, BaselineSeries& series) {
   field("arm", series.arm);
   field.unit("sample", series.sample);
   field("runs", series.runs, at_least(0), "Runs that are complete");
+  field("sessions", series.sessions, at_least(0), "Sessions of these runs");
   field("left_out", series.left_out, at_least(0), "Runs that are not complete");
   field("first", series.first, time_stamp, "Start of the first run");
   field("last", series.last, time_stamp, "Start of the last run");

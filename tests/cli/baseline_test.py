@@ -84,10 +84,11 @@ class Baseline(CompareTest):
         main, one = self.series("list")
         self.assertEqual((main["baseline"], main["runs"], one["runs"]), ("main", 6, 1))
         self.assertLess(main["lower"], main["throughput_images_per_second"])
-        self.assertIn("one run", one["unknown"]["lower"])
+        self.assertIn("fewer than 2 runs", one["unknown"]["lower"])
         drops = {one["drop"]: one["runs"] for one in self.series("show", "main")[0]["needed_runs"]}
         self.assertEqual(list(drops), [0.025, 0.03, 0.04])
         self.assertGreater(drops[0.025], drops[0.04])
+        self.assertEqual((main["sessions"], main["needed_runs"][0]["sessions"]), (1, None))
 
     def test_its_name_is_not_that_of_a_file(self):
         self.baseline("add", "main", *self.runs("base", 1000))

@@ -169,8 +169,8 @@ TEST(SessionSimulation, DISABLED_PrintTheTables) {
 }
 
 // A baseline that takes each new run which passed its gate follows a loss in small steps.
-// Returns the loss at which a gate failed; none of 40 did: 1.
-double loss_seen(double loss_of_a_gate, bool with_anchor) {
+// Returns the loss at which a gate failed; none of 40 did: 1. On as many days, or on one.
+double loss_seen(double loss_of_a_gate, bool with_anchor, bool one_day = false) {
   std::mt19937_64 engine(33);
   std::normal_distribution<double> noise;
   RunSet history;
@@ -180,6 +180,11 @@ double loss_seen(double loss_of_a_gate, bool with_anchor) {
     for (int i = 0; i < 5; ++i) runs.push_back(level * std::exp(0.002 * noise(engine)));
     Report report = made_up_report({{"run", runs}});
     for (auto& run : report.arms[0].runs) {
+      if (one_day) {
+        run.started_at[11] = static_cast<char>('0' + number / 10);
+        run.started_at[12] = static_cast<char>('0' + number % 10);
+        continue;
+      }
       run.started_at[6] = static_cast<char>('1' + number / 20);
       run.started_at[8] = static_cast<char>('0' + number % 20 / 10);
       run.started_at[9] = static_cast<char>('0' + number % 10);
@@ -201,6 +206,38 @@ TEST(SessionSimulation, TheAnchorEndsASlowLoss) {
   EXPECT_EQ(loss_seen(0.006, false), 1) << "down to -21 %";
   EXPECT_LT(loss_seen(0.006, true), 0.06);
   EXPECT_EQ(loss_seen(0, true), 1) << "no loss, no failure";
+  EXPECT_EQ(loss_seen(0.006, false, true), 1) << "within one day";
+  EXPECT_LT(loss_seen(0.006, true, true), 0.06);
+  EXPECT_EQ(loss_seen(0, true, true), 1);
+}
+
+// Two rows, against the recent runs and against the first, are one gate: both together fail no
+// more often than alpha at a drop of exactly the margin.
+TEST(SessionSimulation, AGateWithItsAnchorFailsNoMoreOftenThanAlpha) {
+  constexpr int count = 1000;
+  std::mt19937_64 engine(34);
+  std::normal_distribution<double> noise;
+  for (const double drop : {0.0, 0.02, 0.035}) {
+    int failed = 0;
+    for (int i = 0; i < count; ++i) {
+      const auto runs = [&](int number, double level) {
+        std::vector<double> values;
+        while (std::ssize(values) < number)
+          values.push_back(level * std::exp(.005 * noise(engine)));
+        return values;
+      };
+      const RunSet history = made_up_set({{"run", runs(30, 1000)}});
+      RunSet next = made_up_set({{"run", runs(5, 1000 * (1 - drop))}}, 60);
+      const Baseline baseline = matching_runs(history, next, {});
+      const auto gated = judge_sequentially(baseline, next, {}, {}, 0, {});
+      EXPECT_EQ(gated.first.rows.size(), 2u);
+      failed += gated.second.exit_code == ExitCode::gate_failed;
+    }
+    const double share = static_cast<double>(failed) / count;
+    const double bound = 0.05 + 4 * std::sqrt(0.05 * 0.95 / count);
+    EXPECT_LE(share, drop == 0 ? 0 : drop == 0.02 ? bound : 1) << drop;
+    EXPECT_GE(share, drop > 0.02 ? 0.9 : 0) << "and finds what is there";
+  }
 }
 
 }  // namespace
