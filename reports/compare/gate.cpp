@@ -175,10 +175,13 @@ std::optional<double> largest_detectable_drop(const Comparison& comparison) {
   return largest;
 }
 
+// Whether a row that is not shown to be faster would have missed larger drops.
 bool is_too_blind(const Comparison& comparison, const GateOptions& options) {
   const auto& most = options.largest_detectable_drop;
-  const std::optional<double> drop = largest_detectable_drop(comparison);
-  return most && !(drop && *drop <= *most);
+  return most && std::ranges::any_of(comparison.rows, [&](const ComparisonRow& row) {
+           return row.verdict != Verdict::faster &&
+                  !(row.detectable_drop && *row.detectable_drop <= *most);
+         });
 }
 
 // By FailOn.

@@ -64,16 +64,25 @@ std::string counts_of(const Rows& rows) {
   return joined(texts);
 }
 
+// What runs that vary too much, or are too few, cannot show says nothing of smaller ones.
+constexpr double large_drop = 0.1;
+
 // " (within one session; other processes disturbed 2 of 10 runs)". A row that compares with an
 // earlier session has runs of another row once more.
 std::string conditions_of(const Comparison& comparison, const std::string& metric) {
   std::vector<std::string> conditions;
   if (holds_within_one_session(comparison)) conditions.emplace_back("within one session");
   int64_t runs = 0, disturbed = 0;
+  bool blind = false;
   for (const ComparisonRow& row : comparison.rows) {
     if (row.metric != metric || !row.since.empty()) continue;
+    blind = blind || row.detectable_drop.value.value_or(0) > large_drop;
     runs += row.base_side.runs + row.new_side.runs;
     disturbed += row.base_side.shared + row.new_side.shared;
+  }
+  if (blind) {
+    conditions.push_back("a drop of " + plain_percent(large_drop) + " would not be found with " +
+                         plain_percent(planned_power) + " chance");
   }
   if (disturbed > 0) {
     conditions.push_back("other processes disturbed " + std::to_string(disturbed) + " of " +

@@ -10,7 +10,7 @@
 #   NEARMETAL_BASELINES     the folder that holds baselines [baselines]
 #   NEARMETAL_RUNS          how many runs are taken [5]
 #   NEARMETAL_RUN_OPTIONS   of `nearmetal run`: --batch 512 ...
-#   NEARMETAL_GATE_OPTIONS  of `nearmetal gate`: --margin 1% ...
+#   NEARMETAL_GATE_OPTIONS  of `nearmetal gate`: --margin 1% ... [--max-detectable 10%]
 #   NEARMETAL_OUTPUT        the folder for what is kept, whose old runs go [nearmetal-ci]
 #
 # It keeps runs.report.json, gate.md, gate.html and gate.junit.xml. On GitHub the table, or why there
@@ -70,6 +70,9 @@ require_words NEARMETAL_RUN_OPTIONS
 require_words NEARMETAL_GATE_OPTIONS
 read -d '' -ra run_options <<<"${NEARMETAL_RUN_OPTIONS:-}" || true # ends at the end, not at a line's
 read -d '' -ra gate_options <<<"${NEARMETAL_GATE_OPTIONS:-}" || true
+
+# Runs that could not show even a large drop are no reason to pass.
+if [[ " ${gate_options[*]}" != *" --max-detectable"* ]]; then gate_options+=(--max-detectable 10%); fi
 
 code=0
 with_errors_kept "$output/runs.txt" "$program" run "${run_options[@]}" \

@@ -97,6 +97,23 @@ class Gate(CiTest):
         self.assertEqual(self.kept(), ["gate.html", "gate.junit.xml", "gate.md",
                                        "runs.report.json", "runs.txt"])
 
+    def test_runs_that_can_show_nothing_do_not_pass(self):
+        """Whatever the runs here, those of the baseline differ by a half."""
+        self.make_baseline(1)
+        report = self.report("base.json")
+        for run, times in zip(report["arms"][0]["runs"], (0.6, 1, 1.5)):
+            run["throughput_images_per_second"] *= times
+        self.write("wide.json", json.dumps(made_up.settled(report)))
+        process = self.call("baseline", "add", "wide", "wide.json")
+        self.assertEqual(process.returncode, 0, process.err)
+        self.settings["NEARMETAL_BASELINE"] = "wide"
+        process, _ = self.on_gitlab()
+        self.assertEqual(process.returncode, 3, process.stdout)
+        self.assertIn("a drop of 10 % would not be found", process.stdout)
+        self.settings["NEARMETAL_GATE_OPTIONS"] = "--no-charts --max-detectable 99%"
+        process, _ = self.on_gitlab()
+        self.assertEqual(process.returncode, 0, process.stdout)
+
     def test_on_gitlab_a_slower_program_fails_the_job(self):
         self.make_baseline(100)
         process, job = self.on_gitlab()

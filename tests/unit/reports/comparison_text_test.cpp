@@ -86,6 +86,15 @@ TEST(ComparisonText, TheAnswerSaysHowManyRunsWereDisturbed) {
   EXPECT_THAT(headlines(anchored), disturbed) << "each run once";
 }
 
+TEST(ComparisonText, TheAnswerSaysFirstThatItCouldNotBeMuchElse) {
+  const RunSet base = made_up_set({{"run", {700, 1000, 1300}}});
+  const RunSet next = made_up_set({{"run", {750, 1000, 1250}}}, 60);
+  EXPECT_THAT(headlines(compare(base, next, {})),
+              testing::ElementsAre(testing::EndsWith(
+                  ": INCONCLUSIVE (within one session; a drop of 10 % would not be found with 80 % "
+                  "chance)")));
+}
+
 TEST(ComparisonText, BeginsWithWhatWasMeasuredAndTheAnswer) {
   const std::string text = printed(five_runs(0), five_runs(60, 0.94), vm_form());
   EXPECT_THAT(text, testing::StartsWith(
