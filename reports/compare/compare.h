@@ -88,13 +88,16 @@ struct ComparisonRow {
   std::string since;  // day of the anchor of a baseline that this row is compared with; empty: none
   std::string metric;
   Verdict verdict = Verdict::inconclusive;
-  std::string reason;  // of the verdict, in words
+  std::string reason;                // of the verdict, in words
+  std::optional<std::string> doubt;  // why bad runs leave no verdict, whatever the mean says
   Method method = Method::none;
   SideSummary base_side;
   SideSummary new_side;
   Maybe<LogEstimate> log_difference;    // ln(new / base)
   Maybe<double> difference;             // new / base - 1
   Maybe<Interval> difference_interval;  // of confidence 1 - 2 alpha
+  Maybe<double> median_difference;      // as difference, by Hodges and Lehmann: no mean
+  Maybe<Interval> median_interval;      // of the same confidence
   Maybe<double> p;                      // of no difference, Student's t
   Maybe<double> rank_test_p;            // of no difference: Mann-Whitney, of pairs Wilcoxon
   Maybe<double> p_worse;                // of "worse by the margin or more": small shows it is not

@@ -6,70 +6,16 @@
 #include <set>
 
 #include "base/text.h"
-#include "reports/statistics/sessions.h"
+#include "reports/compare/run_difference.h"
+#include "reports/statistics/robust.h"
 #include "reports/statistics/statistics.h"
 
 namespace nearmetal {
 namespace {
 
-// Runs of one arm that count, in order of their start.
-struct CountedRuns {
-  std::vector<const SetRun*> runs;
-  std::vector<double> values;  // of the metric, above 0
-};
-
-struct RunDifference {
-  Method method = Method::welch;
-  LogEstimate estimate;          // ln(new / base)
-  std::vector<RunGroup> groups;  // more runs of which would narrow it
-  std::optional<SessionDifference> of_sessions{};
-};
-
 std::vector<double> exponentials(std::vector<double> logs) {
   for (double& log : logs) log = std::exp(log);
   return logs;
-}
-
-// The deviation of one run, or pair, from that of their mean.
-RunGroup group_of(const LogEstimate& mean, size_t runs, bool can_grow) {
-  return {mean.standard_error * std::sqrt(static_cast<double>(runs)), static_cast<int64_t>(runs),
-          can_grow};
-}
-
-Sessions sessions_of(const CountedRuns& side) {
-  Sessions sessions;
-  for (size_t i = 0; i < side.runs.size(); ++i) {
-    sessions[side.runs[i]->session].push_back(std::log(side.values[i]));
-  }
-  return sessions;
-}
-
-// Estimates the difference from means of sessions where a side has several, or `others`, runs of
-// neither side, show how they differ; else from pairs, else from two samples. None for fewer than 2
-// runs a side, and where nothing varies.
-std::optional<RunDifference> run_difference(const CountedRuns& base, const CountedRuns& next,
-                                            const CountedRuns& others, bool base_can_grow) {
-  if (std::min(base.values.size(), next.values.size()) < 2) return std::nullopt;
-  const Sessions of_base_sessions = sessions_of(base), of_new_sessions = sessions_of(next);
-  const auto by_sessions =
-      session_difference(of_base_sessions, of_new_sessions, sessions_of(others));
-  if (by_sessions) {
-    return RunDifference{Method::sessions, by_sessions->estimate, by_sessions->groups, by_sessions};
-  }
-  // Runs of several sessions are no independent sample.
-  if (std::max(of_base_sessions.size(), of_new_sessions.size()) > 1) return std::nullopt;
-  if (are_pairs(base.runs, next.runs)) {
-    const auto estimate = paired_difference(base.values, next.values);
-    if (!estimate) return std::nullopt;
-    return RunDifference{
-        Method::paired, *estimate, {group_of(*estimate, next.values.size(), true)}};
-  }
-  const auto of_base = log_mean(base.values), of_new = log_mean(next.values);
-  if (!of_base || !of_new) return std::nullopt;
-  return RunDifference{Method::welch,
-                       difference(*of_base, *of_new),
-                       {group_of(*of_base, base.values.size(), base_can_grow),
-                        group_of(*of_new, next.values.size(), true)}};
 }
 
 struct SideValues : CountedRuns {
@@ -231,11 +177,84 @@ void plan_more(ComparisonRow& row, const RunDifference& found, const Metric& met
 Maybe<double> rank_test(Method method, const CountedRuns& base, const CountedRuns& next) {
   if (method == Method::sessions) return Unknown{"runs of one session are not independent"};
   if (method == Method::welch) return mann_whitney_p(next.values, base.values);
-  std::vector<double> differences;
-  for (size_t i = 0; i < base.values.size(); ++i) {
-    differences.push_back(std::log(next.values[i] / base.values[i]));
+  return wilcoxon_p(log_ratios(base, next));
+}
+
+// Of independent runs, or of pairs.
+void fill_median(ComparisonRow& row, const CountedRuns& base, const CountedRuns& next,
+                 const DecisionRule& rule) {
+  const Unknown shared{"runs of one session are not independent"};
+  row.median_difference = shared;
+  row.median_interval = shared;
+  if (row.method == Method::sessions) return;
+  const double confidence = 1 - 2 * rule.alpha;
+  const Shift found = row.method == Method::paired
+                          ? shift_of_pairs(log_ratios(base, next), confidence)
+                          : shift_of(base.values, next.values, confidence);
+  row.median_difference = std::expm1(found.value);
+  row.median_interval = Unknown{found.interval.reason};
+  if (found.interval) {
+    row.median_interval =
+        Interval{std::expm1(found.interval->lower), std::expm1(found.interval->upper)};
   }
-  return wilcoxon_p(differences);
+}
+
+// The side without a run; of pairs without both.
+CountedRuns without(CountedRuns side, size_t at) {
+  side.runs.erase(side.runs.begin() + static_cast<std::ptrdiff_t>(at));
+  side.values.erase(side.values.begin() + static_cast<std::ptrdiff_t>(at));
+  return side;
+}
+
+// Where the verdict would be another without one run that lies far from the others.
+std::optional<std::string> hangs_on_a_run(const ComparisonRow& row, const CountedRuns& base,
+                                          const CountedRuns& next, const Metric& metric,
+                                          const CompareOptions& options) {
+  constexpr size_t fewest = 5;
+  if (std::min(base.runs.size(), next.runs.size()) < fewest) return std::nullopt;
+  const bool pairs = row.method == Method::paired;
+  for (const CountedRuns* side : {&base, &next}) {
+    const std::vector<bool> far = outliers(side->values);
+    for (size_t i = 0; i < far.size(); ++i) {
+      if (!far[i]) continue;
+      const CountedRuns left = pairs || side == &base ? without(base, i) : base;
+      const CountedRuns right = pairs || side == &next ? without(next, i) : next;
+      const auto found = run_difference(left, right, {}, options.base_can_grow);
+      if (!found) continue;
+      const Verdict other =
+          verdict_of(turned_where_lower_is_better(found->estimate, metric), options.rule);
+      if (other == row.verdict) continue;
+      const Interval factors = interval(found->estimate, 1 - 2 * options.rule.alpha);
+      return "without the run of " + side->runs[i]->source + " started at " +
+             side->runs[i]->run.started_at + " the difference is " +
+             signed_percent(std::expm1(found->estimate.value),
+                            {factors.lower - 1, factors.upper - 1}) +
+             ", " + to_string(other) + ", and with it " + to_string(row.verdict) +
+             ": take more runs, or leave that one out (--since) where you know why";
+    }
+  }
+  return std::nullopt;
+}
+
+// Where most runs say the opposite of the mean.
+std::optional<std::string> is_contradicted(const ComparisonRow& row) {
+  const double median = row.median_difference.value.value_or(0);
+  const bool opposite = median * *row.difference < 0;
+  if (!opposite || row.rank_test_p.value.value_or(1) >= 0.05) return std::nullopt;
+  return "the mean differs by " + signed_percent(*row.difference) + ", most runs by " +
+         signed_percent(median) + ", and the rank test sees a difference";
+}
+
+// Bad runs leave no verdict.
+void doubt_bad_runs(ComparisonRow& row, const CountedRuns& base, const CountedRuns& next,
+                    const Metric& metric, const CompareOptions& options) {
+  if (row.method == Method::sessions) return;
+  row.doubt = hangs_on_a_run(row, base, next, metric, options);
+  if (!row.doubt) row.doubt = is_contradicted(row);
+  if (!row.doubt) return;
+  row.verdict = Verdict::inconclusive;
+  row.reason = *row.doubt;
+  row.more_runs = row.more_sessions = Unknown{*row.doubt};
 }
 
 void fill_figures(ComparisonRow& row, const RunDifference& found, const SideValues& base,
@@ -247,13 +266,17 @@ void fill_figures(ComparisonRow& row, const RunDifference& found, const SideValu
   }
   fill_tests(row, found.estimate, metric, options.rule);
   row.rank_test_p = rank_test(found.method, base, next);
+  fill_median(row, base, next, options.rule);
   row.detectable_drop = detectable_drop(found.estimate, options.rule, planned_power);
   plan_more(row, found, metric, options);
+  doubt_bad_runs(row, base, next, metric, options);
 }
 
 void mark_unmeasured(ComparisonRow& row, const Unknown& why) {
   row.log_difference = why;
-  row.difference = row.p = row.rank_test_p = row.p_worse = row.p_better = row.p_regression = why;
+  row.median_interval = why;
+  row.difference = row.median_difference = row.p = row.rank_test_p = row.p_worse = row.p_better =
+      row.p_regression = why;
   row.difference_interval = why;
   row.detectable_drop = why;
   row.more_runs = row.more_sessions = why;

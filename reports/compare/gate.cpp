@@ -128,6 +128,7 @@ bool refuse(const Comparison& comparison, GateResult& result) {
 }
 
 bool shows_what_is_asked(const ComparisonRow& row, FailOn fail_on, double alpha) {
+  if (row.doubt) return false;
   if (fail_on == FailOn::regression) return true;
   return fail_on == FailOn::any ? row.verdict == Verdict::equivalent : *row.p_worse <= alpha;
 }

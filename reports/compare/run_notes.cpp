@@ -1,6 +1,7 @@
 #include "reports/compare/run_notes.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <set>
 
@@ -8,6 +9,7 @@
 #include "reports/compare/run_set.h"
 #include "reports/document/metric.h"
 #include "reports/document/warning_text.h"
+#include "reports/statistics/robust.h"
 
 namespace nearmetal {
 namespace {
@@ -94,6 +96,30 @@ void add_outliers(ComparisonRow& row, const Runs& runs, const std::vector<double
                                         runs[i]->run.started_at +
                                         " lies far from the others of its side; it counts"});
   }
+}
+
+std::string figure(double value, const Metric& metric) {
+  return significant(metric.shown_per_unit * value, 3);
+}
+
+// Such a side has no mean that tells of it; where the other side's runs are is the first question.
+void add_groups(ComparisonRow& row, const SideSummary& side, const std::vector<double>& values,
+                const SideSummary& other, const std::vector<double>& other_values) {
+  const auto found = two_groups(values);
+  if (!found) return;
+  const Metric& metric = metric_from(row.metric);
+  const double middle = std::sqrt(found->of_lower * found->of_upper);
+  const auto lower = std::ranges::count_if(other_values, [&](double v) { return v < middle; });
+  const std::string where = lower == std::ssize(other_values) ? " all lie in the lower one"
+                            : lower == 0                      ? " all lie in the upper one"
+                                                              : "";
+  row.notes.push_back({"two_groups", "the runs of " + side.name + " fall into two groups, about " +
+                                         figure(found->of_lower, metric) + " and " +
+                                         figure(found->of_upper, metric) + " (" +
+                                         std::to_string(found->lower) + " and " +
+                                         std::to_string(values.size() - found->lower) + " runs)" +
+                                         (where.empty() ? "" : "; those of " + other.name + where) +
+                                         ": look for what the groups differ in"});
 }
 
 struct WarningOfRun {
@@ -292,6 +318,8 @@ void add_run_notes(ComparisonRow& row, const Runs& base, const Runs& next,
   row.new_side.warnings = warnings_of(next);
   add_outliers(row, base, base_values);
   add_outliers(row, next, new_values);
+  add_groups(row, row.base_side, base_values, row.new_side, new_values);
+  add_groups(row, row.new_side, new_values, row.base_side, base_values);
   add_different_software(row, base, next);
   add_few_steps(row, base, next);
   add_short_runs(row, row.base_side);

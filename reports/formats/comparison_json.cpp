@@ -95,6 +95,10 @@ void fields(Archive& field, ComparisonRow& row) {
   field("log_difference", row.log_difference, "ln(new / base)");
   field("difference", row.difference, "new / base - 1");
   field("difference_interval", row.difference_interval, "Its confidence is 1 - 2 alpha");
+  field("median_difference", row.median_difference,
+        "The same of the median of all differences of runs (Hodges and Lehmann)");
+  field("median_interval", row.median_interval);
+  field("doubt", row.doubt, "Why bad runs leave no verdict; null: they do not");
   field("p", row.p, chance, "p-value of no difference, by Student's t");
   field("rank_test_p", row.rank_test_p, chance,
         "p-value of no difference, by Mann-Whitney, of pairs by Wilcoxon");

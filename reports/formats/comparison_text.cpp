@@ -53,6 +53,12 @@ std::string difference_text(const ComparisonRow& row) {
                                  : signed_percent(*row.difference);
 }
 
+std::string median_text(const ComparisonRow& row) {
+  if (!row.median_difference) return "-";
+  return row.median_interval ? signed_percent(*row.median_difference, *row.median_interval)
+                             : signed_percent(*row.median_difference);
+}
+
 std::string p_text(const Maybe<double>& p) {
   if (!p) return "-";
   return *p < 1e-4 ? "<0.0001" : fixed(*p, 4);
@@ -123,9 +129,9 @@ std::vector<std::string> cells_of(const ComparisonRow& row, const CompareOptions
   for (const SideSummary* side : {&row.base_side, &row.new_side}) {
     cells.push_back(mean_text(*side, metric));
   }
-  cells.insert(cells.end(),
-               {difference_text(row), counts_text(row), p_text(row.p), p_text(row.rank_test_p),
-                to_string(row.verdict) + footnotes.marks(notes_of(row, options))});
+  cells.insert(cells.end(), {difference_text(row), median_text(row), counts_text(row),
+                             p_text(row.p), p_text(row.rank_test_p),
+                             to_string(row.verdict) + footnotes.marks(notes_of(row, options))});
   return cells;
 }
 
@@ -138,6 +144,7 @@ TextTable table_of(const Comparison& comparison, Footnotes& footnotes) {
     table.columns.push_back({side_title(side, options), true});
   }
   table.columns.insert(table.columns.end(), {{"difference [" + confidence + "]", true},
+                                             {"median", true, true},
                                              {"n", true},
                                              {"p (t)", true, true},
                                              {"p (rank)", true, true},

@@ -41,6 +41,10 @@ const char* label_of(const SideSummary& side) { return side.emulated ? " (emulat
 // "the VM is 6.00 % slower than bare metal [4.1, 7.9]"; by other metrics "p99_step_seconds of the
 // VM is 6.00 % higher than of bare metal [4.1, 7.9]".
 std::string clause_of(const ComparisonRow& row, const CompareOptions& options) {
+  if (row.doubt) {
+    return std::string("whether ") + new_name(options) + " differs from " + base_name(options) +
+           " hangs on few runs";
+  }
   const bool of_throughput = metric_from(row.metric).is_throughput;
   const bool down = *row.difference < 0;
   const auto [percent, interval] = size_of(row);

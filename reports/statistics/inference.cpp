@@ -23,9 +23,6 @@ using StudentsT = boost::math::students_t_distribution<double, InDouble>;
 using ChiSquared = boost::math::chi_squared_distribution<double, InDouble>;
 using NonCentralT = boost::math::non_central_t_distribution<double, InDouble>;
 
-constexpr double outlying_from = 3.5;
-constexpr size_t fewest_for_outliers = 10;
-
 std::vector<double> logarithms(std::span<const double> values) {
   std::vector<double> logs;
   for (const double value : values) {
@@ -265,16 +262,6 @@ std::optional<RunSpread> run_spread(std::span<const double> values,
   double noise = 0;
   for (const double error : within) noise += error * error / static_cast<double>(within.size());
   return RunSpread{std::sqrt(total), std::sqrt(std::max(0.0, total - noise)), std::sqrt(noise)};
-}
-
-std::vector<bool> outliers(std::span<const double> values) {
-  if (values.size() < fewest_for_outliers) return std::vector<bool>(values.size(), false);
-  const std::vector<double> logs = logarithms(values);
-  const double centre = median(logs);
-  const double limit = outlying_from * robust_deviation(logs);
-  std::vector<bool> result;
-  for (const double log : logs) result.push_back(limit > 0 && std::abs(log - centre) > limit);
-  return result;
 }
 
 double mann_whitney_p(std::span<const double> first, std::span<const double> second) {

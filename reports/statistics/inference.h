@@ -83,11 +83,6 @@ struct RunSpread {
 /// None for fewer than 2 runs.
 std::optional<RunSpread> run_spread(std::span<const double> values, std::span<const double> within);
 
-/// Whether each value lies further than 3.5 modified standard deviations from the median of
-/// the logarithms (Iglewicz and Hoaglin, 1993): worth a look, no reason to leave it out.
-/// None of fewer than 10 values does, as their median deviation is too often small by chance.
-std::vector<bool> outliers(std::span<const double> values);
-
 /// How a difference is judged: its interval of confidence 1 - 2 alpha against the margin. For
 /// equivalence that is two one-sided tests at alpha (Schuirmann, 1987).
 struct DecisionRule {

@@ -7,6 +7,7 @@
 
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/comparison_text.h"
+#include "reports/formats/headline.h"
 #include "tests/support/made_up_runs.h"
 
 namespace nearmetal {
@@ -317,6 +318,40 @@ TEST(Gate, OneThatCouldNotSeeIsNotAPass) {
   const Comparison equal =
       compare(made_up_set({{"run", {1000, 1000, 1000}}}), set_at(1000, 60), {});
   EXPECT_EQ(judge(equal, {.largest_detectable_drop = 0.5}).exit_code, ExitCode::inconclusive);
+}
+
+// One bad run must not switch a gate off, nor fail it.
+TEST(Gate, AVerdictThatHangsOnOneRunIsNone) {
+  const RunSet base = made_up_set({{"run", {1000, 1001, 999, 1002, 5}}});
+  const RunSet next = made_up_set({{"run", {700, 701, 699, 702, 698}}}, 60);
+  const Comparison comparison = compare(base, next, {});
+  const ComparisonRow& row = comparison.rows.at(0);
+  EXPECT_GT(*row.difference, 0) << "the mean says faster";
+  EXPECT_NEAR(*row.median_difference, -0.3, 0.01);
+  EXPECT_EQ(row.verdict, Verdict::inconclusive);
+  ASSERT_TRUE(row.doubt);
+  EXPECT_THAT(*row.doubt, HasSubstr("the difference is -30.0"));
+  EXPECT_THAT(*row.doubt, HasSubstr("SLOWER, and with it INCONCLUSIVE"));
+  EXPECT_THAT(headlines(comparison), testing::Not(testing::Contains(HasSubstr("faster"))));
+  EXPECT_EQ(judge(comparison, {}).exit_code, ExitCode::inconclusive);
+  const RunSet straggling = made_up_set({{"run", {1000, 1001, 999, 1002, 700}}}, 60);
+  EXPECT_TRUE(compare(made_up_set({{"run", {1000, 1001, 999, 1002, 998}}}), straggling, {})
+                  .rows.at(0)
+                  .doubt);
+  const RunSet few = made_up_set({{"run", {700, 701, 699, 702}}}, 60);
+  EXPECT_FALSE(compare(made_up_set({{"run", {1000, 1001, 999, 5}}}), few, {}).rows.at(0).doubt)
+      << "with fewer than five a side the run is named alone";
+}
+
+TEST(Gate, RunsInTwoGroupsAreNamed) {
+  const RunSet base = made_up_set({{"run", {551, 500, 552, 550, 501, 551}}});
+  const RunSet next = made_up_set({{"run", {500, 501, 499, 500.5, 501.5, 500}}}, 60);
+  const auto& notes = compare(base, next, {}).rows.at(0).notes;
+  const auto found = std::ranges::find(notes, "two_groups", &Warning::code);
+  ASSERT_NE(found, notes.end());
+  EXPECT_EQ(found->text,
+            "the runs of the base fall into two groups, about 500 and 551 (2 and 4 runs); those of "
+            "the new set all lie in the lower one: look for what the groups differ in");
 }
 
 TEST(Gate, ReportsItsPower) {

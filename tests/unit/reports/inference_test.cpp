@@ -167,19 +167,6 @@ TEST(Inference, SpreadBetweenAndWithinRuns) {
   EXPECT_FALSE(run_spread(Samples{1}, {}));
 }
 
-TEST(Inference, OutliersAreMarked) {
-  Samples runs = {100, 101, 99, 100.5, 99.5, 100.2, 99.8, 100.7, 99.3, 80};
-  EXPECT_EQ(outliers(runs), (std::vector<bool>{0, 0, 0, 0, 0, 0, 0, 0, 0, 1}));
-  runs.pop_back();
-  runs[0] = 80;
-  EXPECT_EQ(outliers(runs), std::vector<bool>(9, false)) << "too few to judge by";
-  EXPECT_EQ(outliers(Samples(12, 100.0)), std::vector<bool>(12, false)) << "no spread";
-  Samples nearly_equal(12, 100.0);
-  nearly_equal[3] = 100.001;
-  EXPECT_EQ(outliers(nearly_equal), std::vector<bool>(12, false)) << "no spread to judge by";
-  EXPECT_TRUE(outliers({}).empty());
-}
-
 // scipy.stats.nct; the number of runs by trying each.
 TEST(Power, AsOfTheNonCentralT) {
   const DecisionRule rule;

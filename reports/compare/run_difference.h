@@ -1,0 +1,37 @@
+// The difference of the runs of two sides, by whichever method they allow.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "reports/compare/compare.h"
+#include "reports/compare/run_set.h"
+#include "reports/statistics/sessions.h"
+
+namespace nearmetal {
+
+/// Runs of one arm that count, in order of their start.
+struct CountedRuns {
+  std::vector<const SetRun*> runs;
+  std::vector<double> values;  // of the metric, above 0
+};
+
+Sessions sessions_of(const CountedRuns& side);
+
+/// ln(new / base) of each pair.
+std::vector<double> log_ratios(const CountedRuns& base, const CountedRuns& next);
+
+struct RunDifference {
+  Method method = Method::welch;
+  LogEstimate estimate;          // ln(new / base)
+  std::vector<RunGroup> groups;  // more runs of which would narrow it
+  std::optional<SessionDifference> of_sessions{};
+};
+
+/// From means of sessions where a side has several, or `others`, runs of neither side, show how
+/// they differ; else from pairs, else from two samples. None for fewer than 2 runs a side, and
+/// where nothing varies.
+std::optional<RunDifference> run_difference(const CountedRuns& base, const CountedRuns& next,
+                                            const CountedRuns& others, bool base_can_grow);
+
+}  // namespace nearmetal

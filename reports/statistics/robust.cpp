@@ -1,0 +1,149 @@
+#include "reports/statistics/robust.h"
+
+#include <algorithm>
+#include <boost/math/distributions/normal.hpp>
+#include <boost/math/distributions/students_t.hpp>
+#include <cmath>
+
+#include "reports/statistics/statistics.h"
+
+namespace nearmetal {
+namespace {
+
+constexpr double outlying_from = 3.5;
+constexpr size_t fewest_for_median = 10, fewest_for_mean = 4, fewest_for_groups = 4;
+constexpr double surprise = 0.01;
+constexpr size_t most_ranked = 60;  // as for the tests
+
+std::vector<double> logs_of(std::span<const double> values) {
+  std::vector<double> logs(values.begin(), values.end());
+  for (double& log : logs) log = std::log(log);
+  return logs;
+}
+
+// Externally studentised (Cook and Weisberg, "Residuals and Influence in Regression", 1982).
+bool is_far_from_others(const std::vector<double>& logs, size_t at) {
+  std::vector<double> others = logs;
+  others.erase(others.begin() + static_cast<std::ptrdiff_t>(at));
+  const auto count = static_cast<double>(others.size());
+  const double error = std::sqrt(variance(others) * (1 + 1 / count));
+  if (!(error > 0)) return false;
+  const double t = std::abs(logs[at] - mean(others)) / error;
+  const boost::math::students_t student(count - 1);
+  return 2 * cdf(complement(student, t)) * (count + 1) < surprise;
+}
+
+double squares(std::span<const double> part) {
+  return variance(part) * static_cast<double>(part.size() - 1);
+}
+
+// Ways to reach each sum, among all alike: of `m` ranks of m + n, or of any of `m` ranks.
+std::vector<double> counts_of_rank_sums(size_t m, size_t n) {
+  std::vector<std::vector<double>> counts(m + 1, std::vector<double>(m * n + 1));
+  counts[0][0] = 1;
+  // The number of ways to take i of the first k, by how many of the others lie below.
+  for (size_t k = 1; k <= m + n; ++k) {
+    for (size_t i = std::min(k, m); i > 0; --i) {
+      const size_t below = k - i;
+      for (size_t sum = m * n + 1; sum-- > below;) {
+        if (below <= n) counts[i][sum] += counts[i - 1][sum - below];
+      }
+    }
+  }
+  return counts[m];
+}
+
+std::vector<double> counts_of_signed_ranks(size_t m) {
+  std::vector<double> counts(m * (m + 1) / 2 + 1);
+  counts[0] = 1;
+  for (size_t rank = 1; rank <= m; ++rank) {
+    for (size_t sum = counts.size(); sum-- > rank;) counts[sum] += counts[sum - rank];
+  }
+  return counts;
+}
+
+// How many sums lie at one end whose chance is at most `share`.
+size_t sums_below(const std::vector<double>& counts, double share) {
+  double all = 0, below = 0;
+  for (const double count : counts) all += count;
+  size_t sums = 0;
+  while (sums < counts.size() && (below += counts[sums] / all) <= share) ++sums;
+  return sums;
+}
+
+// The same where there are many, of sums of this mean and variance.
+size_t sums_below(double mean, double variance, double share) {
+  return static_cast<size_t>(
+      std::max(0.0, mean + quantile(boost::math::normal(), share) * std::sqrt(variance)));
+}
+
+// The median, with bounds that leave out so many of the values at each end, less one.
+Shift with_bounds(std::vector<double> values, size_t left_out) {
+  std::ranges::sort(values);
+  Shift shift{median(values), Unknown{"too few values for such an interval"}};
+  if (left_out == 0 || 2 * left_out > values.size()) return shift;
+  shift.interval = Interval{values[left_out - 1], values[values.size() - left_out]};
+  return shift;
+}
+
+}  // namespace
+
+std::vector<bool> outliers(std::span<const double> values) {
+  std::vector<bool> found(values.size(), false);
+  if (values.size() < fewest_for_mean) return found;
+  const std::vector<double> logs = logs_of(values);
+  const double limit = logs.size() < fewest_for_median ? 0 : outlying_from * robust_deviation(logs);
+  for (size_t i = 0; i < logs.size(); ++i) {
+    const bool far = limit > 0 && std::abs(logs[i] - median(logs)) > limit;
+    found[i] = far || is_far_from_others(logs, i);
+  }
+  return found;
+}
+
+std::optional<TwoGroups> two_groups(std::vector<double> values) {
+  if (values.size() < fewest_for_groups) return std::nullopt;
+  std::ranges::sort(values);
+  const std::vector<double> logs = logs_of(values);
+  size_t lower = 1;
+  for (size_t i = 1; i < logs.size(); ++i) {
+    if (logs[i] - logs[i - 1] > logs[lower] - logs[lower - 1]) lower = i;
+  }
+  if (lower < 2 || logs.size() - lower < 2) return std::nullopt;
+  const std::span<const double> all(logs);
+  const auto degrees = static_cast<double>(logs.size() - 2);
+  const double spread =
+      std::sqrt((squares(all.first(lower)) + squares(all.subspan(lower))) / degrees);
+  const double gap = logs[lower] - logs[lower - 1];
+  if (gap < (5 + 40 / (degrees * degrees)) * spread || gap == 0) return std::nullopt;
+  return TwoGroups{lower, std::exp(mean(all.first(lower))), std::exp(mean(all.subspan(lower)))};
+}
+
+Shift shift_of(std::span<const double> first, std::span<const double> second, double confidence) {
+  std::vector<double> differences;
+  for (const double a : first) {
+    for (const double b : second) differences.push_back(std::log(b / a));
+  }
+  const size_t m = first.size(), n = second.size();
+  const double share = (1 - confidence) / 2, all = static_cast<double>(m * n);
+  const size_t left_out =
+      m + n <= most_ranked ? sums_below(counts_of_rank_sums(m, n), share)
+                           : sums_below(all / 2, all * static_cast<double>(m + n + 1) / 12, share);
+  return with_bounds(std::move(differences), left_out);
+}
+
+Shift shift_of_pairs(std::span<const double> differences, double confidence) {
+  std::vector<double> means;
+  for (size_t i = 0; i < differences.size(); ++i) {
+    for (size_t j = i; j < differences.size(); ++j) {
+      means.push_back((differences[i] + differences[j]) / 2);
+    }
+  }
+  const size_t m = differences.size();
+  const double share = (1 - confidence) / 2, all = static_cast<double>(m * (m + 1)) / 2;
+  const size_t left_out =
+      m <= most_ranked ? sums_below(counts_of_signed_ranks(m), share)
+                       : sums_below(all / 2, all * static_cast<double>(2 * m + 1) / 12, share);
+  return with_bounds(std::move(means), left_out);
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,40 @@
+// Runs that are unlike the others, and estimates that these hardly move.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/value.h"
+
+namespace nearmetal {
+
+/// Whether each value, of 4 or more, lies further from the mean of the others than chance explains:
+/// by Student's t of its deleted residual on the logarithms with p below 0.01 over all
+/// (Bonferroni), or, as several hide each other there, from 10 values on beyond 3.5 modified
+/// standard deviations from the median (Iglewicz and Hoaglin, 1993). Worth a look, no reason to
+/// leave it out.
+std::vector<bool> outliers(std::span<const double> values);
+
+/// Two parts of values, ascending: so many belong to the lower one.
+struct TwoGroups {
+  size_t lower = 0;
+  double of_lower = 0, of_upper = 0;  // geometric means
+};
+/// The values fall into two groups of at least 2 where their largest gap, on logarithms, is at
+/// least 5 + 40 / (n - 2)^2 times the spread within both parts: about 1 % of samples that are
+/// normal. None of fewer than 4.
+std::optional<TwoGroups> two_groups(std::vector<double> values);
+
+/// The median of all differences of logarithms, second - first (Hodges and Lehmann), with the
+/// interval of this confidence that the rank-sum test gives; of pairs, the median of the means of
+/// any two of their differences, by the signed-rank test. Exact, as `mann_whitney_p`. Unknown where
+/// so few values give no such interval.
+struct Shift {
+  double value = 0;
+  Maybe<Interval> interval;
+};
+Shift shift_of(std::span<const double> first, std::span<const double> second, double confidence);
+Shift shift_of_pairs(std::span<const double> differences, double confidence);
+
+}  // namespace nearmetal

@@ -1,0 +1,89 @@
+#include "reports/statistics/robust.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <vector>
+
+namespace nearmetal {
+namespace {
+
+using Samples = std::vector<double>;
+
+TEST(Outliers, AreNamedFromFourRunsOn) {
+  EXPECT_EQ(outliers(Samples{1000, 1001, 999, 800}), (std::vector<bool>{0, 0, 0, 1}));
+  EXPECT_EQ(outliers(Samples{1000, 1001, 800}), std::vector<bool>(3, false)) << "too few";
+  EXPECT_EQ(outliers(Samples{1000, 1001, 999, 994}), std::vector<bool>(4, false));
+  Samples many = {100, 101, 99, 100.5, 99.5, 100.2, 99.8, 100.7, 80, 80};
+  EXPECT_EQ(outliers(many), (std::vector<bool>{0, 0, 0, 0, 0, 0, 0, 0, 1, 1}))
+      << "which hide each other from the mean";
+  EXPECT_EQ(outliers(Samples(12, 100.0)), std::vector<bool>(12, false)) << "no spread";
+  Samples nearly_equal(12, 100.0);
+  nearly_equal[3] = 100.001;
+  EXPECT_EQ(outliers(nearly_equal), std::vector<bool>(12, false)) << "no spread to judge by";
+  EXPECT_TRUE(outliers({}).empty());
+}
+
+// What is named where nothing is unlike.
+TEST(Outliers, AndGroupsAreSeldomSeenInIndependentRuns) {
+  std::mt19937_64 engine(35);
+  std::normal_distribution<double> noise;
+  for (const int runs : {4, 5, 6, 8}) {
+    constexpr int count = 2000;
+    int with_outlier = 0, with_groups = 0;
+    for (int i = 0; i < count; ++i) {
+      Samples values;
+      while (std::ssize(values) < runs) values.push_back(1000 * std::exp(.01 * noise(engine)));
+      const std::vector<bool> found = outliers(values);
+      with_outlier += std::ranges::count(found, true) > 0;
+      with_groups += two_groups(values).has_value();
+    }
+    EXPECT_LT(with_outlier, .02 * count) << runs;
+    EXPECT_GT(with_outlier, .002 * count) << runs << ": the test is not idle";
+    EXPECT_LT(with_groups, .025 * count) << runs;
+  }
+}
+
+TEST(TwoGroups, AreApartByFarMoreThanTheySpread) {
+  const auto found = two_groups({551, 500, 552, 550, 501, 551});
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->lower, 2u);
+  EXPECT_NEAR(found->of_lower, 500.5, .01);
+  EXPECT_NEAR(found->of_upper, 551, .01);
+  EXPECT_FALSE(two_groups({500, 501, 502, 503, 551})) << "one run is no group";
+  EXPECT_FALSE(two_groups({500, 510, 540, 550})) << "they spread as much";
+  EXPECT_FALSE(two_groups({500, 500, 500, 500}));
+}
+
+// By R: wilcox.test(second, first, conf.int = TRUE, conf.level = 0.9), on logarithms.
+TEST(Shift, IsTheMedianOfDifferences) {
+  const Samples first = {std::exp(1.0), std::exp(2.0), std::exp(3.5)};
+  const Samples second = {std::exp(2.1), std::exp(4.3), std::exp(4.4)};
+  const Shift found = shift_of(first, second, .9);
+  EXPECT_NEAR(found.value, 1.1, 1e-12);
+  ASSERT_TRUE(found.interval);
+  EXPECT_NEAR(found.interval->lower, -1.4, 1e-12) << "1 of 20 ways lies beyond";
+  EXPECT_NEAR(found.interval->upper, 3.4, 1e-12);
+  EXPECT_FALSE(shift_of(first, second, .95).interval);
+  Samples many, more;
+  for (int i = 0; i < 40; ++i) {
+    many.push_back(std::exp(i));
+    more.push_back(std::exp(i + 3));
+  }
+  const Shift large = shift_of(many, more, .9);
+  EXPECT_NEAR(large.value, 3, 1e-12);
+  EXPECT_NEAR(large.interval->lower, -2, 1e-12) << "qwilcox(.05, 40, 40) is 629";
+}
+
+TEST(Shift, OfPairsIsTheMedianOfTheirMeans) {
+  const Samples differences = {1, 2, 3, 4, 9};
+  const Shift found = shift_of_pairs(differences, .9);
+  EXPECT_NEAR(found.value, 3, 1e-12);
+  EXPECT_NEAR(found.interval->lower, 1, 1e-12) << "1 of 32 ways";
+  EXPECT_NEAR(found.interval->upper, 9, 1e-12);
+}
+
+}  // namespace
+}  // namespace nearmetal
