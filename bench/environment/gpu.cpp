@@ -268,19 +268,19 @@ void add_kernel_facts(Gpu& gpu, const fs::path& root) {
 
 }  // namespace
 
-std::string mig_uuid(const DeviceInfo& device) {
-  if (mig_profile_in(device.name).empty()) return "";
+std::optional<std::string> mig_uuid(const DeviceInfo& device) {
   const size_t dash = device.uuid.find('-');
-  return dash == device.uuid.npos ? "" : "MIG" + device.uuid.substr(dash);
+  if (mig_profile_in(device.name).empty() || dash == device.uuid.npos) return std::nullopt;
+  return "MIG" + device.uuid.substr(dash);
 }
 
 Gpu describe_gpu(const DeviceInfo& device) {
   Gpu gpu;
   gpu.name = device.name;
-  const std::string mig = mig_uuid(device);
-  gpu.uuid = known(mig.empty() ? device.uuid : mig);
+  const std::optional<std::string> mig = mig_uuid(device);
+  gpu.uuid = known(mig.value_or(device.uuid));
   gpu.mig_profile = Unknown{"it is no MIG device"};
-  if (!mig.empty()) gpu.mig_profile = mig_profile_in(device.name);
+  if (mig) gpu.mig_profile = mig_profile_in(device.name);
   gpu.pci_id = known(device.pci_id);
   gpu.memory_bytes = known<int64_t>(device.memory_bytes);
   gpu.multiprocessors = known<int64_t>(device.multiprocessors);

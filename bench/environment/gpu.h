@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "bench/environment/nvml.h"
@@ -10,10 +11,10 @@
 
 namespace nearmetal {
 
-/// The UUID of a MIG device as NVML writes it; empty: it is none. CUDA tells the same 16 bytes
-/// (cuDeviceGetUuid_v2: "If the device is in MIG mode, returns its MIG UUID which uniquely
+/// The UUID of a MIG device as NVML writes it; none: it is no such device. CUDA tells the same 16
+/// bytes (cuDeviceGetUuid_v2: "If the device is in MIG mode, returns its MIG UUID which uniquely
 /// identifies the subscribed MIG compute instance"), for backends to write like a GPU's.
-std::string mig_uuid(const DeviceInfo& device);
+std::optional<std::string> mig_uuid(const DeviceInfo& device);
 
 /// The GPU as its backend describes it.
 Gpu describe_gpu(const DeviceInfo& device);

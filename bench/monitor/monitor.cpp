@@ -83,8 +83,7 @@ void add_count(const char* code, const Maybe<int64_t>& count, Monitoring& result
 }
 
 void add_sharing(const MonitorTable& table, const MonitorOptions& options, Monitoring& result) {
-  const int64_t meant =
-      options.mig_uuid.empty() ? options.sharing_jobs + (options.through_mps ? 1 : 0) : 1;
+  const int64_t meant = options.mig_uuid ? 1 : options.sharing_jobs + (options.through_mps ? 1 : 0);
   if (table.most_processes) {
     MonitorReason processes =
         reason_of("gpu_processes", static_cast<double>(*table.most_processes));
@@ -162,10 +161,10 @@ Monitor::Monitor(const MonitorOptions& options, const TrainerProgress& progress)
   sources_ = std::make_unique<Sources>(options);
   table_.interval_seconds = 1 / options.hz;
   table_.names = CpuSource::names();
-  if (!options.pci_id.empty()) {
+  if (options.pci_id) {
     try {
       sources_->gpu =
-          std::make_unique<GpuSource>(options.nvml_library, options.pci_id, options.mig_uuid);
+          std::make_unique<GpuSource>(options.nvml_library, *options.pci_id, options.mig_uuid);
       for (const std::string& name : GpuSource::names()) table_.names.push_back(name);
     } catch (const NotSupported& error) {
       for (const std::string& name : GpuSource::names()) table_.not_monitored[name] = error.what();

@@ -16,8 +16,8 @@ namespace nearmetal {
 
 struct MonitorOptions {
   double hz = 10;
-  std::string pci_id = "";    // of the rank's GPU; empty: none
-  std::string mig_uuid = "";  // of the part that the rank has for itself; empty: all of it
+  std::optional<std::string> pci_id{};    // of the rank's GPU
+  std::optional<std::string> mig_uuid{};  // of the part that it has for itself; none: all of it
   bool on_all_cpus = true;    // its threads keep all CPUs that it may use busy, and no GPU
   int64_t ranks_on_host = 1;  // of this job: their work is not that of others
   int64_t sharing_jobs = 1;   // jobs that are meant to be on the GPU at once, and on the CPUs

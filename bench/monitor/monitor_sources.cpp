@@ -101,13 +101,13 @@ double cpu_hertz(const std::filesystem::path& root, const std::set<int>& cpus) {
 }  // namespace
 
 GpuSource::GpuSource(const std::string& library, const std::string& pci_id,
-                     const std::string& mig_uuid)
+                     const std::optional<std::string>& mig_uuid)
     : nvml_(library) {
   const Maybe<NvmlDevice> device = nvml_.device_at(pci_id);
   if (!device) throw NotSupported(device.reason);
   device_ = part_ = *device;
-  if (mig_uuid.empty()) return;
-  const auto part = nvml_.ask<NvmlDevice>("nvmlDeviceGetHandleByUUID", mig_uuid.c_str());
+  if (!mig_uuid) return;
+  const auto part = nvml_.ask<NvmlDevice>("nvmlDeviceGetHandleByUUID", mig_uuid->c_str());
   if (!part) throw NotSupported("the MIG device is not found: " + part.reason);
   part_ = *part;
 }

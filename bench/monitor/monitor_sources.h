@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -18,7 +19,7 @@ class GpuSource {
   /// and processes "per-instance information can be queried by using specific MIG device handles").
   /// Throws NotSupported where there is no such GPU or MIG device, or no NVML.
   GpuSource(const std::string& library, const std::string& pci_id,
-            const std::string& mig_uuid = "");
+            const std::optional<std::string>& mig_uuid = {});
 
   static std::vector<std::string> names();
   /// Values in the order of names(); NaN for what the GPU does not report.

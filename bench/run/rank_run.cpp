@@ -222,7 +222,7 @@ bool on_all_cpus(const RankTask& task) {
 void train_with_progress(RankTask& task, Program& program, RankResult& found) {
   TrainerProgress& progress = task.so_far.progress;
   Monitor monitor({.hz = task.config().monitor_hz,
-                   .pci_id = task.device.info.pci_id,
+                   .pci_id = describe_gpu(task.device.info).pci_id.value,
                    .mig_uuid = mig_uuid(task.device.info),
                    .on_all_cpus = on_all_cpus(task),
                    .ranks_on_host = task.world.local_size(),

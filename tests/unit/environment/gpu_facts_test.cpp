@@ -120,7 +120,7 @@ TEST_F(GpuFacts, AMigDeviceOfCudaHasTheFactsOfItsGpu) {
   EXPECT_EQ(*gpu.power_limit_watts, 700);
   EXPECT_EQ(gpu.mig_instances.size(), 4);
   device.name = "NVIDIA H200";
-  EXPECT_EQ(mig_uuid(device), "");
+  EXPECT_EQ(mig_uuid(device), std::nullopt);
 }
 
 TEST_F(GpuFacts, ConstructedVgpuReportsProfileAndWhyNoScheduler) {
