@@ -215,7 +215,7 @@ std::vector<Host> with_gpus_here(std::vector<Host> hosts, const Checkup& checkup
   for (Host& host : hosts) {
     if (!is_this_machine(address_of(host))) continue;
     host.found.clear();
-    for (const Gpu& gpu : checkup.environment.gpus) host.found.push_back({gpu.name, ""});
+    for (const Gpu& gpu : checkup.environment.gpus) host.found.push_back({gpu.name});
   }
   return hosts;
 }

@@ -182,10 +182,11 @@ GpuPlace place_of(const Gpu& gpu, const std::vector<Gpu>& gpus) {
   return place;
 }
 
-std::string no_mig_of(const Gpu& gpu) {
+std::optional<std::string> no_mig_of(const Gpu& gpu) {
   if (gpu.vgpu_profile) return "it is a vGPU, which the host of its VM divides";
   if (!gpu.mig) return "the GPU has no MIG (" + gpu.mig.reason + ")";
-  return *gpu.mig ? "" : mig_is_off;
+  if (!*gpu.mig) return mig_is_off;
+  return std::nullopt;
 }
 
 }  // namespace

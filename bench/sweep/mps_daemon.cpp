@@ -69,14 +69,13 @@ std::string last_line(const fs::path& file) {
 
 }  // namespace
 
-std::string no_mps_reason() {
-  if (is_on_path(control_program)) return "";
+std::optional<std::string> no_mps_reason() {
+  if (is_on_path(control_program)) return std::nullopt;
   return std::string("there is no ") + control_program + " on PATH; it comes with the driver";
 }
 
 MpsDaemon::MpsDaemon(const std::set<int64_t>& gpus) {
-  const std::string reason = no_mps_reason();
-  if (!reason.empty()) throw NotSupported(reason);
+  if (const auto reason = no_mps_reason()) throw NotSupported(*reason);
   folder_ = private_folder();
   try {
     keeper_.emplace(keeper_script, std::vector{folder_.string(), list_of(gpus)});
@@ -105,7 +104,7 @@ std::vector<std::string> MpsDaemon::client_words() const {
 // In the foreground, the daemon and its servers log to their output, else into the folder of logs:
 // "[2026-11-22 10:24:08.799 Server  2652] Client {PID: 2650, Context: 1} encountered a fatal GPU
 // error." Of what follows such a line, all is its consequence.
-std::string MpsDaemon::fault() const {
+std::optional<std::string> MpsDaemon::fault() const {
   for (const char* file : {"out", "log/server.log"}) {
     std::ifstream text(folder_ / file);
     for (std::string line; std::getline(text, line);) {
@@ -114,7 +113,7 @@ std::string MpsDaemon::fault() const {
       return end_of_stamp == line.npos ? line : line.substr(end_of_stamp + 2);
     }
   }
-  return "";
+  return std::nullopt;
 }
 
 }  // namespace nearmetal

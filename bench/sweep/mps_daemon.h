@@ -13,8 +13,8 @@
 
 namespace nearmetal {
 
-/// Why there can be none here; empty where nothing speaks against one.
-std::string no_mps_reason();
+/// Why there can be none here; none where nothing speaks against one.
+std::optional<std::string> no_mps_reason();
 
 /// Runs in a private folder and touches no daemon that is there. It ends, and the folder goes, with
 /// this object and with the process, however that ends.
@@ -28,8 +28,8 @@ class MpsDaemon {
 
   /// The words that make a command a client: "env", and the variables.
   std::vector<std::string> client_words() const;
-  /// The fatal fault that its server logged first; empty: none.
-  std::string fault() const;
+  /// The fatal fault that its server logged first.
+  std::optional<std::string> fault() const;
 
  private:
   std::filesystem::path folder_;

@@ -23,8 +23,8 @@ namespace {
 using Commands = std::vector<std::vector<std::string>>;
 
 struct SmVerdict {
-  std::string reason{};   // why there are none; empty: they can be had
-  std::string failure{};  // of the try itself, which then says nothing; empty: none
+  std::optional<std::string> reason{};   // why there are none; none: they can be had
+  std::optional<std::string> failure{};  // of the try itself, which then says nothing
 };
 
 // run_launch() of clients of an MPS daemon of their own, with these GPUs (see MpsDaemon). What its
@@ -36,8 +36,8 @@ LaunchOutcome run_through_mps(Commands commands, const std::set<int64_t>& gpus,
   const std::vector<std::string> words = daemon.client_words();
   for (auto& command : commands) command.insert(command.begin(), words.begin(), words.end());
   LaunchOutcome outcome = run_launch(commands, limits, stop, show, true);
-  const std::string fault = outcome.failure.empty() ? "" : daemon.fault();
-  if (!fault.empty()) outcome.failure += "; the MPS server says: " + fault;
+  const auto fault = outcome.failure.empty() ? std::nullopt : daemon.fault();
+  if (fault) outcome.failure += "; the MPS server says: " + *fault;
   return outcome;
 } catch (const NotSupported& error) {
   return {{}, ExitCode::not_supported, error.what()};
@@ -96,7 +96,7 @@ std::set<int64_t> gpus_of(const Placement& placement) {
 LaunchOutcome run(const Commands& commands, const Placement& placement, const TimeLimits& limits,
                   const std::atomic<int>& stop, const ShowProgress& show) {
   const std::optional<Share>& share = placement.share();
-  const bool here = address_elsewhere(placement).empty();
+  const bool here = !address_elsewhere(placement);
   if (share && share->mode == SharingMode::serial)
     return one_after_another(commands, limits, stop, show, here);
   if (!share || !through_mps(*share)) return run_launch(commands, limits, stop, show, here);
@@ -162,14 +162,15 @@ SmVerdict try_halves(int64_t gpu, const TimeLimits& limits, const std::atomic<in
   for (const auto& [parts, found] :
        {std::pair(std::vector{all}, &whole), {{first}, &alone}, {{first, second}, &together}}) {
     SmVerdict verdict = hold(gpu, parts, *found, limits, stop);
-    if (!verdict.reason.empty() || !verdict.failure.empty()) return verdict;
+    if (verdict.reason || verdict.failure) return verdict;
   }
   return {.reason = verdict_of_sms(whole.front(), alone.front(), together)};
 }
 
 }  // namespace
 
-std::string verdict_of_sms(double whole, double alone, const std::vector<double>& together) {
+std::optional<std::string> verdict_of_sms(double whole, double alone,
+                                          const std::vector<double>& together) {
   const double slower = together.empty() ? 0 : *std::ranges::min_element(together);
   if (whole <= 0 || alone <= 0 || slower <= 0) return "its probe measured nothing";
   if (alone > most_of_whole * whole) {
@@ -180,7 +181,7 @@ std::string verdict_of_sms(double whole, double alone, const std::vector<double>
     return "one of two halves at once did " + percent(slower / alone) +
            " of what it does alone: they do not run at the same time";
   }
-  return "";
+  return std::nullopt;
 }
 
 void require_shares(const LaunchPlan& plan) {
@@ -189,14 +190,12 @@ void require_shares(const LaunchPlan& plan) {
     const Placement& placement = plan.placements[i];
     if (!placement.share() || !through_mps(*placement.share())) continue;
     const std::string place = plan.source + plan.file.layouts[i].source;
-    const std::string other = address_elsewhere(placement);
-    if (!other.empty()) {
+    if (const auto other = address_elsewhere(placement)) {
       throw std::invalid_argument(
-          place + ": an MPS daemon is started on this machine alone, not on '" + other + "'");
+          place + ": an MPS daemon is started on this machine alone, not on '" + *other + "'");
     }
     if (!placement.on_gpus()) throw NotSupported(place + ": MPS needs a GPU");
-    const std::string reason = no_mps_reason();
-    if (!reason.empty()) throw NotSupported(place + ": " + reason);
+    if (const auto reason = no_mps_reason()) throw NotSupported(place + ": " + *reason);
   }
 }
 
@@ -211,17 +210,17 @@ std::map<size_t, std::string> layouts_without_parts(const LaunchPlan& plan,
                                                     const std::atomic<int>& stop,
                                                     const std::function<void(std::string)>& warn) {
   using Percents = std::vector<int64_t>;
-  std::map<std::pair<int64_t, Percents>, std::string> reasons;  // by GPU
+  std::map<std::pair<int64_t, Percents>, std::optional<std::string>> reasons;  // by GPU
   // The reason against halves (no percentages) or a split, tried once.
-  const auto reason_against = [&](int64_t gpu, const Percents& percents) -> const std::string& {
+  const auto reason_against = [&](int64_t gpu, const Percents& percents) {
     const auto [place, is_new] = reasons.try_emplace({gpu, percents});
     if (!is_new) return place->second;
     const TimeLimits& limits = plan.file.limits;
     std::vector<double> unused;
     const SmVerdict verdict = percents.empty() ? try_halves(gpu, limits, stop)
                                                : hold(gpu, {{0, percents}}, unused, limits, stop);
-    if (!verdict.failure.empty() && stop == 0) {
-      warn("the trial of reserved SMs failed: " + verdict.failure);
+    if (verdict.failure && stop == 0) {
+      warn("the trial of reserved SMs failed: " + *verdict.failure);
     }
     return place->second = verdict.reason;
   };
@@ -232,8 +231,8 @@ std::map<size_t, std::string> layouts_without_parts(const LaunchPlan& plan,
     std::set<Percents> tries = {{}};
     for (const PlacedJob& job : placement.jobs) tries.insert(gpu_part_of(placement, job).percents);
     for (const Percents& percents : tries) {
-      const std::string& reason = reason_against(*placement.jobs[0].ranks[0].gpu, percents);
-      if (!reason.empty()) without.emplace(layout, reason);
+      const auto reason = reason_against(*placement.jobs[0].ranks[0].gpu, percents);
+      if (reason) without.emplace(layout, *reason);
     }
   }
   return without;

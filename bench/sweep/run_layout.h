@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -48,7 +49,8 @@ std::map<size_t, std::string> choose_plans_of_shares(const LaunchPlan& plan,
 
 /// Judges reserved multiprocessors by iterations per second of a fixed workload whose run time is
 /// inversely proportional to their number: on the whole GPU, alone on a half, and on each half at
-/// once. Empty if the limit holds and both halves run at the same time, else what is wrong.
-std::string verdict_of_sms(double whole, double alone, const std::vector<double>& together);
+/// once. None if the limit holds and both halves run at the same time, else what is wrong.
+std::optional<std::string> verdict_of_sms(double whole, double alone,
+                                          const std::vector<double>& together);
 
 }  // namespace nearmetal

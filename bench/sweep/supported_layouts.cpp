@@ -11,22 +11,23 @@
 namespace nearmetal {
 namespace {
 
-// Why no GPU of the host can be shared by what has to be set up there; empty: one may be.
-std::string why_no_gpu(const Host& host) {
+// Why no GPU of the host can be shared by what has to be set up there; none: one may be.
+std::optional<std::string> why_no_gpu(const Host& host) {
   if (host.gpus == 0) return "there is no GPU";
-  return is_this_machine(address_of(host)) ? "" : "it is for this machine alone";
+  if (!is_this_machine(address_of(host))) return "it is for this machine alone";
+  return std::nullopt;
 }
 
-std::string why_no_mps(const Host& host, SharingMode mode) {
-  std::string reason = why_no_gpu(host);
-  if (reason.empty()) reason = no_mps_reason();
-  if (reason.empty() || mode == SharingMode::mps) return reason;
-  return "SMs are reserved through MPS: " + reason;
+std::optional<std::string> why_no_mps(const Host& host, SharingMode mode) {
+  std::optional<std::string> reason = why_no_gpu(host);
+  if (!reason) reason = no_mps_reason();
+  if (!reason || mode == SharingMode::mps) return reason;
+  return "SMs are reserved through MPS: " + *reason;
 }
 
 // Whether MIG divides the GPU, as the driver tells.
 bool is_divided(const Host& host, int64_t gpu) {
-  return gpu < std::ssize(host.found) && host.found[gpu].no_mig.empty();
+  return gpu < std::ssize(host.found) && !host.found[gpu].no_mig;
 }
 
 // With what an administrator would run.
@@ -35,22 +36,23 @@ std::string no_whole_gpu_reason(int64_t gpu) {
          std::to_string(gpu) + " -mig 0. `nearmetal report` of both reports compares them";
 }
 
-// Why the host does not support a layout of --fractions, or one that names no GPUs; empty: it may.
-std::string why_unsupported(const Layout& layout, const Host& host, bool of_fractions) {
+// Why the host does not support a layout of --fractions, or one that names no GPUs; none: it may.
+std::optional<std::string> why_unsupported(const Layout& layout, const Host& host,
+                                           bool of_fractions) {
   const Share& share = *layout.jobs.front().share;
-  const std::string no_mps = through_mps(share) ? why_no_mps(host, share.mode) : "";
-  if (!no_mps.empty() || !of_fractions || share.mode == SharingMode::mig) return no_mps;
+  const auto no_mps = through_mps(share) ? why_no_mps(host, share.mode) : std::nullopt;
+  if (no_mps || !of_fractions || share.mode == SharingMode::mig) return no_mps;
   const int64_t gpu = first_gpu_of(host);
-  return is_divided(host, gpu) ? no_whole_gpu_reason(gpu) : "";
+  return is_divided(host, gpu) ? std::optional(no_whole_gpu_reason(gpu)) : std::nullopt;
 }
 
 // The modes of --fractions of which there are no layouts, as the host supports none.
 std::vector<UnsupportedArm> absent_fractions(const Fractions& fractions, const Host& host,
-                                             const std::string& no_mig) {
+                                             const std::optional<std::string>& no_mig) {
   std::vector<UnsupportedArm> absent;
-  const auto add = [&](const char* mode, const std::string& reason) {
+  const auto add = [&](const char* mode, const std::optional<std::string>& reason) {
     for (const std::string& name : fraction_names(fractions)) {
-      if (!reason.empty()) absent.push_back({name + mode, reason});
+      if (reason) absent.push_back({name + mode, *reason});
     }
   };
   if (host.gpus == 0) {
@@ -126,11 +128,11 @@ std::string differences_from(const std::string& config, const std::vector<Gpu>& 
 
 }  // namespace
 
-std::string address_elsewhere(const Placement& placement) {
+std::optional<std::string> address_elsewhere(const Placement& placement) {
   for (const PlacedRank* rank : ranks_of(placement)) {
     if (!is_this_machine(rank->address)) return rank->address;
   }
-  return "";
+  return std::nullopt;
 }
 
 SupportedLayouts supported_layouts(const std::vector<Layout>& layouts,
@@ -138,25 +140,26 @@ SupportedLayouts supported_layouts(const std::vector<Layout>& layouts,
                                    const std::optional<Fractions>& fractions) {
   SupportedLayouts found;
   for (const Layout& layout : layouts) {
-    std::string why;
+    std::optional<std::string> why;
     if ((fractions || layout.portable) && layout.jobs.front().share) {
       const std::string& name = layout.jobs[0].instances[0].host;
       const auto host = std::ranges::find(hosts, name, &Host::name);
       if (host != hosts.end()) why = why_unsupported(layout, *host, fractions.has_value());
     }
-    if (why.empty()) found.layouts.push_back(layout);
-    if (!why.empty()) found.left_out.push_back({layout.name, why});
+    if (!why) found.layouts.push_back(layout);
+    if (why) found.left_out.push_back({layout.name, *why});
   }
-  std::string no_mig;
+  std::optional<std::string> no_mig;
   if (fractions) {
     const Host& host = hosts.front();
     no_mig = why_no_gpu(host);
-    if (no_mig.empty()) no_mig = no_mig_reason(host, fractions->jobs);
+    if (!no_mig) no_mig = no_mig_reason(host, fractions->jobs);
     std::ranges::move(absent_fractions(*fractions, host, no_mig),
                       std::back_inserter(found.left_out));
   }
   if (!found.layouts.empty()) return found;
-  throw NotSupported(fractions ? "--fractions " + std::to_string(fractions->jobs) + ": " + no_mig
+  throw NotSupported(fractions ? "--fractions " + std::to_string(fractions->jobs) + ": " +
+                                     no_mig.value_or("")
                                : found.left_out[0].name + ": " + found.left_out[0].reason);
 }
 
@@ -180,10 +183,9 @@ void require_mig_devices(const LaunchPlan& plan, const std::string& nvml_library
     }
     if (!layout.expect.mig_config) continue;
     const std::string place = plan.source + layout.source + "/expect/mig_config: ";
-    const std::string other = address_elsewhere(plan.placements[i]);
-    if (!other.empty()) {
+    if (const auto other = address_elsewhere(plan.placements[i])) {
       throw std::invalid_argument(place + "it can be checked on this machine alone, not on '" +
-                                  other + "'");
+                                  *other + "'");
     }
     const std::string why = differences_from(*layout.expect.mig_config, gpus_by_bus(nvml_library));
     if (!why.empty()) throw NotSupported(place + why);

@@ -11,8 +11,8 @@
 
 namespace nearmetal {
 
-/// The address of the first rank that is not on this machine; empty: all are on it.
-std::string address_elsewhere(const Placement& placement);
+/// The address of the first rank that is not on this machine.
+std::optional<std::string> address_elsewhere(const Placement& placement);
 
 struct SupportedLayouts {
   std::vector<Layout> layouts;

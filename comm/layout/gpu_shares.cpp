@@ -124,11 +124,11 @@ class MigTaker {
     const std::string what = share.instance  ? *share.instance
                              : share.profile ? *share.profile + " that no other job has"
                                              : "that no other job has";
-    const std::string& no_mig = gpu_facts(*request.host, request.gpu).no_mig;
+    const std::optional<std::string>& no_mig = gpu_facts(*request.host, request.gpu).no_mig;
     const std::string listed = listed_profiles(*request.host, request.gpu);
-    const bool is_on = no_mig.empty();
+    const bool is_on = !no_mig;
     const std::string why =
-        (is_on ? "there is no MIG device " + what : no_mig) + on + "; it has: " + listed;
+        no_mig.value_or("there is no MIG device " + what) + on + "; it has: " + listed;
     // A UUID cannot be asked for, nor MIG where it is more than off.
     if (is_on ? share.instance.has_value() : no_mig != mig_is_off) return why;
     const bool may_be_full = is_on && listed != "none";
@@ -266,25 +266,25 @@ MigTaken take_mig_devices(const Layout& layout, const std::vector<Host>& hosts) 
   return MigTaker(layout, hosts).take();
 }
 
-std::string no_mig_reason(const Host& host, int64_t jobs) {
+std::optional<std::string> no_mig_reason(const Host& host, int64_t jobs) {
   const int64_t first = first_gpu_of(host);
-  std::string why = gpu_facts(host, first).no_mig;
+  const std::optional<std::string>& why = gpu_facts(host, first).no_mig;
   const auto there = std::ssize(mig_devices_for(host, jobs));
-  if (why.empty() && there >= jobs) return "";
+  if (!why && there >= jobs) return std::nullopt;
   const std::string gpu = gpu_facts(host, first).name;
   const MigProfile* even = largest_equal_profile(gpu, jobs);
   if (even == nullptr && !mig_profiles_of(gpu).empty()) {
     return "an " + gpu + " has no " + std::to_string(jobs) + " MIG devices of one kind";
   }
-  if (even == nullptr && !why.empty()) return why;
+  if (even == nullptr && why) return why;
   const std::string profile = even == nullptr ? "PROFILE" : even->name;
   const std::vector<std::string> profiles(static_cast<size_t>(jobs), profile);
   const std::string found =
-      why.empty() ? "of MIG devices there are: " + listed_profiles(host, first) : why;
+      why.value_or("of MIG devices there are: " + listed_profiles(host, first));
   const std::string room =
       there > 0 ? "nvidia-smi mig -i " + std::to_string(first) + " -dci, -dgi, then " : "";
   return found + "; an administrator makes " + std::to_string(jobs) + " even ones: " + room +
-         mig_commands(first, why.empty(), profiles);
+         mig_commands(first, !why, profiles);
 }
 
 std::vector<Layout> fraction_layouts(const Host& host, const Fractions& fractions) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,8 +24,8 @@ using MigTaken = std::vector<std::vector<MigDevice>>;
 MigTaken take_mig_devices(const Layout& layout, const std::vector<Host>& hosts);
 
 /// Why `jobs` jobs cannot each have a MIG device of the first visible GPU, and what an
-/// administrator would run; empty: they can.
-std::string no_mig_reason(const Host& host, int64_t jobs);
+/// administrator would run; none: they can.
+std::optional<std::string> no_mig_reason(const Host& host, int64_t jobs);
 
 struct Fractions {
   int64_t jobs = 2;

@@ -41,8 +41,8 @@ inline constexpr const char* mig_is_off = "MIG is off";
 
 /// The facts that the driver reports of a GPU, where it was asked: on this machine.
 struct GpuFound {
-  std::string name;    // NVIDIA H200; empty: not told
-  std::string no_mig;  // why it has no MIG devices; empty: it may have some
+  std::string name;                     // NVIDIA H200; empty: not told
+  std::optional<std::string> no_mig{};  // why it has no MIG devices; none: it may have some
 };
 
 /// The ways from a GPU, where the driver was asked: on this machine.

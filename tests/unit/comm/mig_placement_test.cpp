@@ -28,7 +28,7 @@ Host divided(const std::vector<std::string>& profiles) {
   for (const std::string& profile : profiles) {
     host.mig.push_back({0, uuid(static_cast<int>(host.mig.size())), profile});
   }
-  host.found = {{"NVIDIA H200", ""}};
+  host.found = {{"NVIDIA H200"}};
   return host;
 }
 
@@ -157,16 +157,16 @@ TEST(MigPlacement, OfFractionsTakesEvenDevicesWhereItCan) {
   EXPECT_EQ(names(divided({"1g.18gb", "3g.71gb", "1g.18gb"}), 3),
             "3 jobs, MIG 3g.71gb + 1g.18gb + 1g.18gb; alone, MIG 1g.18gb; alone, MIG 3g.71gb; ");
   EXPECT_EQ(names(divided({"1g.18gb"}), 2), "");
-  EXPECT_EQ(no_mig_reason(divided({"1g.18gb", "1g.18gb"}), 2), "");
-  EXPECT_THAT(no_mig_reason(divided({"1g.18gb"}), 2),
+  EXPECT_EQ(no_mig_reason(divided({"1g.18gb", "1g.18gb"}), 2), std::nullopt);
+  EXPECT_THAT(*no_mig_reason(divided({"1g.18gb"}), 2),
               HasSubstr("there are: 1g.18gb; an administrator makes 2 even ones: nvidia-smi mig -i "
                         "0 -dci, -dgi, then nvidia-smi mig -i 0 -cgi 3g.71gb,3g.71gb -C"));
-  EXPECT_THAT(no_mig_reason(divided({}), 8), HasSubstr("no 8 MIG devices"));
+  EXPECT_THAT(*no_mig_reason(divided({}), 8), HasSubstr("no 8 MIG devices"));
   Host second = divided({"1g.18gb", "1g.18gb"});
   second.gpus = 2;
   second.found.push_back(second.found[0]);
   second.visible_gpus = {1};
-  EXPECT_THAT(no_mig_reason(second, 2), HasSubstr("nvidia-smi mig -i 1 -cgi"))
+  EXPECT_THAT(*no_mig_reason(second, 2), HasSubstr("nvidia-smi mig -i 1 -cgi"))
       << "those of GPU 0 are another's";
   Host without = divided({});
   without.found = {{"", "no NVML: not found"}};

@@ -84,7 +84,7 @@ TEST(PeerRules, AreCheckedForALayout) {
   EXPECT_THAT(findings[0].seen, HasSubstr("job 1 of 'two' exchanges"));
   EXPECT_THAT(findings[1].seen, HasSubstr("'over both' exchanges"));
   std::vector<Host> told = file.hosts;
-  told[0].found = {{"GRID A100-20C", ""}, {"GRID A100-20C", ""}};
+  told[0].found = {{"GRID A100-20C"}, {"GRID A100-20C"}};
   EXPECT_THAT(codes_of(peer_findings({placements[2]}, told)), ElementsAre("vgpu_peers_part"))
       << "as the driver names them";
 }

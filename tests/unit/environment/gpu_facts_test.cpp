@@ -150,17 +150,18 @@ TEST_F(GpuFacts, MigDevicesOfThisMachineAreFound) {
   ASSERT_EQ(balanced.mig.size(), 4);
   EXPECT_EQ(balanced.mig[3], (MigDevice{0, "MIG-00000000-0000-0000-0000-000000000003", "1g.18gb"}));
   ASSERT_EQ(balanced.found.size(), 2);
-  EXPECT_EQ(balanced.found[0].no_mig, "");
+  EXPECT_EQ(balanced.found[0].no_mig, std::nullopt);
   EXPECT_EQ(balanced.found[1].no_mig, "MIG is off");
-  EXPECT_THAT(found("constructed_mig_7_of_1g", "localhost").found[1].no_mig,
+  EXPECT_THAT(*found("constructed_mig_7_of_1g", "localhost").found[1].no_mig,
               HasSubstr("does not list"));
   EXPECT_TRUE(found("constructed_mig_balanced", "elsewhere").found.empty());
-  EXPECT_THAT(found("constructed_vgpu", "localhost").found.at(0).no_mig, HasSubstr("it is a vGPU"));
+  EXPECT_THAT(*found("constructed_vgpu", "localhost").found.at(0).no_mig,
+              HasSubstr("it is a vGPU"));
   Host host;
   host.name = "localhost";
   host.gpus = 1;
   host = with_mig_devices(host, "libno-such.so.1");
-  EXPECT_THAT(host.found.at(0).no_mig, HasSubstr("libno-such"));
+  EXPECT_THAT(*host.found.at(0).no_mig, HasSubstr("libno-such"));
 }
 
 TEST_F(GpuFacts, ADeviceOfCudaIsFoundByItsAddress) {

@@ -134,7 +134,7 @@ TEST(MakeLaunchPlan, TextAndJsonSayWhyGpusWereChosen) {
 TEST(MakeLaunchPlan, JsonNamesTheRanksThatAreNoPeers) {
   LaunchPlan plan = two_of_four_gpus();
   EXPECT_EQ(json::Json::parse(plan_json(plan))["findings"], json::Json::array());
-  plan.file.hosts[0].found.assign(4, {"NVIDIA A100-20C", ""});
+  plan.file.hosts[0].found.assign(4, {"NVIDIA A100-20C"});
   const json::Json findings = json::Json::parse(plan_json(plan))["findings"];
   ASSERT_EQ(findings.size(), 1);
   EXPECT_EQ(findings[0]["code"], "vgpu_peers_part");

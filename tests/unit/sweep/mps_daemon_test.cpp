@@ -18,7 +18,6 @@ namespace nearmetal {
 namespace {
 
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 // Stands in for NVIDIA's program: as a daemon until it is told to quit by another of it.
 constexpr const char* fake_control = R"(#!/bin/sh
@@ -88,7 +87,7 @@ TEST_F(MpsDaemonTest, RunsInAFolderOfItsOwnUntilItIsDropped) {
     const std::vector<std::string> words = daemon.client_words();
     EXPECT_EQ(words.at(0), "env");
     EXPECT_THAT(words.at(1), HasSubstr("CUDA_MPS_PIPE_DIRECTORY=" + (folder / "tmp").string()));
-    EXPECT_EQ(daemon.fault(), "");
+    EXPECT_EQ(daemon.fault(), std::nullopt);
     const std::string log = words.at(2).substr(words.at(2).find('=') + 1);
     std::ofstream(log + "/server.log") << "Starting\nServer: Received fatal fault\nend\n";
     EXPECT_EQ(daemon.fault(), "Server: Received fatal fault");
@@ -132,7 +131,7 @@ TEST_F(MpsDaemonTest, OneThatDoesNotObeyIsKilled) {
 }
 
 TEST_F(MpsDaemonTest, SaysWhyThereIsNone) {
-  EXPECT_THAT(no_mps_reason(), IsEmpty());
+  EXPECT_EQ(no_mps_reason(), std::nullopt);
   set("FAIL", "1");
   try {
     const MpsDaemon daemon({0});
@@ -142,7 +141,7 @@ TEST_F(MpsDaemonTest, SaysWhyThereIsNone) {
   }
   EXPECT_TRUE(nothing_is_left());
   set("PATH", "/nowhere");
-  EXPECT_THAT(no_mps_reason(), HasSubstr("nvidia-cuda-mps-control"));
+  EXPECT_THAT(*no_mps_reason(), HasSubstr("nvidia-cuda-mps-control"));
   EXPECT_THROW(MpsDaemon({0}), NotSupported);
 }
 
