@@ -109,8 +109,8 @@ void require_complete(const Report& report, const LaunchOutcome& outcome, const 
   if (stop != 0 && report.status != Status::complete) {
     throw JobFailure("the repeat was stopped" + where, exit_code_of_signal(stop), false);
   }
-  if (!outcome.failure.empty()) {
-    throw JobFailure("the repeat failed: " + outcome.failure + where, ExitCode::run_failed, false);
+  if (outcome.failure) {
+    throw JobFailure("the repeat failed: " + *outcome.failure + where, ExitCode::run_failed, false);
   }
 }
 

@@ -191,7 +191,7 @@ class Sweep {
     std::optional<std::string>& unsupported = entry.report.arms.at(0).unsupported;
     if (runs_->has_run(launch.layout)) unsupported.reset();  // what ran before can run
     if (outcome.code != ExitCode::ok) {
-      terminal_.error(name + (unsupported ? ": unsupported: " : " failed: ") + outcome.failure);
+      terminal_.error(name + (unsupported ? ": unsupported: " : " failed: ") + *outcome.failure);
     }
     show_result(what, entry.report);
     cut_short_ = stop_ != 0 && entry.report.status != Status::complete;

@@ -36,8 +36,8 @@ LaunchOutcome run_through_mps(Commands commands, const std::set<int64_t>& gpus,
   const std::vector<std::string> words = daemon.client_words();
   for (auto& command : commands) command.insert(command.begin(), words.begin(), words.end());
   LaunchOutcome outcome = run_launch(commands, limits, stop, show, true);
-  const auto fault = outcome.failure.empty() ? std::nullopt : daemon.fault();
-  if (fault) outcome.failure += "; the MPS server says: " + *fault;
+  const auto fault = outcome.failure ? daemon.fault() : std::nullopt;
+  if (fault) *outcome.failure += "; the MPS server says: " + *fault;
   return outcome;
 } catch (const NotSupported& error) {
   return {{}, ExitCode::not_supported, error.what()};
@@ -64,7 +64,7 @@ SmVerdict hold(int64_t gpu, const std::vector<GpuShare>& parts, std::vector<doub
   for (const GpuShare& part : parts) commands.push_back(holding(part));
   const LaunchOutcome outcome = run_through_mps(commands, {gpu}, limits, stop, [](const auto&) {});
   if (outcome.code == ExitCode::not_supported) return {.reason = outcome.failure};
-  if (!outcome.failure.empty()) return {.failure = outcome.failure};
+  if (outcome.failure) return {.failure = outcome.failure};
   if (outcome.neighbours.size() != parts.size()) return {.failure = "it was stopped"};
   for (const Neighbour& rate : outcome.neighbours) found.push_back(rate.runs_per_second);
   return {};
@@ -75,12 +75,12 @@ LaunchOutcome one_after_another(const Commands& commands, const TimeLimits& limi
                                 const std::atomic<int>& stop, const ShowProgress& show,
                                 bool on_this_machine) {
   LaunchOutcome all;
-  for (size_t i = 0; i < commands.size() && all.failure.empty() && stop == 0; ++i) {
+  for (size_t i = 0; i < commands.size() && !all.failure && stop == 0; ++i) {
     const std::string name = "job " + std::to_string(i + 1);
     const auto show_one = [&](const std::string& progress) { show(name + ": " + progress); };
     LaunchOutcome one = run_launch({commands[i]}, limits, stop, show_one, on_this_machine);
     std::move(one.reports.begin(), one.reports.end(), std::back_inserter(all.reports));
-    if (!one.failure.empty()) all.failure = name + ": " + one.failure;
+    if (one.failure) all.failure = name + ": " + *one.failure;
     all.code = one.code;
     all.failure_code = one.failure_code;
   }
@@ -131,14 +131,14 @@ std::string change_of_executable(const LaunchPlan& plan, size_t layout) try {
 }
 
 // With the place in the layout file where a job found something else than is expected there.
-std::string placed(const LaunchOutcome& outcome, const Layout& layout) {
+std::optional<std::string> placed(const LaunchOutcome& outcome, const Layout& layout) {
   const bool names_no_place = outcome.failure_code == FailureCode::out_of_memory;
   if (!outcome.failure_code || names_no_place) return outcome.failure;
   std::string place = layout.source;
   if (outcome.failure_code == FailureCode::expect_gpu) place += "/expect/gpu";
   if (outcome.failure_code == FailureCode::expect_environment) place += "/expect/environment";
   if (outcome.failure_code == FailureCode::expect_link) place += "/expect/link";
-  return place + ": " + outcome.failure;  // other expectations are of the jobs' shares
+  return place + ": " + *outcome.failure;  // other expectations are of the jobs' shares
 }
 
 // The refusal of a job that measured something else than was asked for. `reports`: of the first
@@ -277,7 +277,7 @@ std::map<size_t, std::string> choose_plans_of_shares(const LaunchPlan& plan,
       const std::string part = part_of(placement.jobs[job]);
       if (!chosen.emplace(work, config.plan_cache.value_or(""), part).second) continue;
       const LaunchOutcome outcome = run({commands[job]}, placement, plan.file.limits, stop, show);
-      if (!outcome.failure.empty()) failures.emplace(layout, outcome.failure);
+      if (outcome.failure) failures.emplace(layout, *outcome.failure);
     }
   }
   return failures;

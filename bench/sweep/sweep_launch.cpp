@@ -125,7 +125,7 @@ class RunningLaunch {
   }
 
   void fail(const std::string& why, ExitCode code, std::optional<FailureCode> failure_code = {}) {
-    if (!outcome_.failure.empty()) return;
+    if (outcome_.failure) return;
     outcome_.failure_code = failure_code;
     outcome_.failure = why;
     outcome_.code = code;

@@ -16,7 +16,7 @@ namespace nearmetal {
 struct LaunchOutcome {
   std::vector<Report> reports;  // of the jobs; complete only where there is no failure
   ExitCode code = ExitCode::ok;
-  std::string failure;  // of the job that failed first; empty: none
+  std::optional<std::string> failure{};  // of the job that failed first
   std::vector<Neighbour> neighbours{};
   std::optional<FailureCode> failure_code{};
 };

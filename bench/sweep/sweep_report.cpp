@@ -188,11 +188,11 @@ Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutco
     run.neighbours = outcome.neighbours;
     record_vms(placement, run);
     warn_of_builds(outcome.reports, run);
-  } else if (outcome.failure.empty()) {  // jobs in turn, of which a stop left some out
+  } else if (!outcome.failure) {  // jobs in turn, of which a stop left some out
     run.status = Status::partial;
     run.failure = "stopped before all jobs had run";
   }
-  if (!outcome.failure.empty()) fail_run(outcome.failure, run);
+  if (outcome.failure) fail_run(*outcome.failure, run);
   report.kind = placement.kind;
   report.status = run.status;
   report.exit_code = static_cast<int>(outcome.code);

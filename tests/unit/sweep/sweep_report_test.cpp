@@ -63,7 +63,7 @@ Report report_of_two_jobs(const Report& first, const Report& second) {
   plan.workloads.resize(1);
   fill_defaults(plan.workloads[0].config, Device::cuda);
   plan.file.layouts.resize(1);
-  return report_of_launch(plan, 0, {{first, second}, ExitCode::ok, ""});
+  return report_of_launch(plan, 0, {.reports = {first, second}});
 }
 
 TEST(SweepReport, JobsThatNeverRanAtOnceHaveFailed) {
@@ -132,7 +132,7 @@ TEST(SweepReport, OfALaunchTellsWhichRankWasInWhichEmulatedVm) {
   of_job.arms.resize(1);
   of_job.arms[0].runs[0].ranks.assign(2, sample_rank());
   of_job.arms[0].runs[0].ranks[1].rank = 1;
-  const Report report = report_of_launch(plan, 0, {{of_job}, ExitCode::ok, ""});
+  const Report report = report_of_launch(plan, 0, {.reports = {of_job}});
   EXPECT_EQ(report.arms[0].runs[0].ranks.at(0).vm, 0);
   EXPECT_EQ(report.arms[0].runs[0].ranks.at(1).vm, 1);
 }
