@@ -225,18 +225,18 @@ KernelSource find_kernel_choices(RunConfig& config, const DeviceInfo& device) {
     config.plan_cache = path ? path->string() : "off";
   }
   if (config.plan_cache == "off") return source;
-  source.cache = *config.plan_cache;
+  source.cache = config.plan_cache;
   source.context = kernel_choice_context(device, build_info());
-  source.known = load_kernel_choices(source.cache, source.context, source.warnings);
+  source.known = load_kernel_choices(*source.cache, source.context, source.warnings);
   return source;
 }
 
 std::vector<Warning> keep_choices(const KernelSource& source,
                                   const std::vector<KernelChoice>& choices) {
   std::vector<Warning> warnings = warnings_of_refused(choices);
-  if (source.cache.empty() || choices.empty() || choices == source.known) return warnings;
+  if (!source.cache || choices.empty() || choices == source.known) return warnings;
   try {
-    save_kernel_choices(source.cache, source.context, choices);
+    save_kernel_choices(*source.cache, source.context, choices);
   } catch (const OutputError& error) {
     warnings.push_back({"plan_cache", error.what()});
   }
@@ -251,7 +251,7 @@ std::vector<Warning> warnings_of_timing(const KernelSource& source,
     return std::ranges::find(source.known, choice) == source.known.end();
   });
   if (!timed) return {};
-  const std::string cache = source.cache.empty() ? "with a plan cache " : "";
+  const std::string cache = source.cache ? "" : "with a plan cache ";
   return {{"kernels_timed",
            "a rank timed kernels first, which slows its steps (a job of two H200s with 64 images "
            "each by 2 %); " +

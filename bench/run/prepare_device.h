@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,10 +51,10 @@ Samples first_samples(const Graph& graph, uint64_t data_seed, int64_t batch);
 /// timing.
 struct KernelSource {
   std::vector<KernelChoice> known;
-  bool pinned = false;            // exactly these
-  std::string cache;              // path, empty: none
-  std::string context;            // of the cache
-  std::vector<Warning> warnings;  // of a cache that cannot be used
+  bool pinned = false;               // exactly these
+  std::optional<std::string> cache;  // its path
+  std::string context;               // of the cache
+  std::vector<Warning> warnings;     // of a cache that cannot be used
 };
 
 /// The plans of the first run that has any. Throws InvalidReport, or std::invalid_argument where

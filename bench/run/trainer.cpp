@@ -275,8 +275,7 @@ std::optional<std::string> failure_of(const TrainerResult& result) {
     return "the network was not trained: " + skipped_text(skipped, std::ssize(window)) +
            ", as their gradients were not finite; a lower --learning-rate or --loss-scale may help";
   }
-  if (!result.failure.empty()) return result.failure;
-  return std::nullopt;
+  return result.failure;
 }
 
 bool fell(std::span<const StepRecord> window, float StepRecord::*value) {

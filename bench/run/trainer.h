@@ -52,7 +52,7 @@ struct TrainerResult {
   double host_window_seconds = 0;  // from the last end of a warm-up step to the last end of all
   std::chrono::steady_clock::time_point first_step_end;
   std::optional<int64_t> failed_step;  // its loss was not finite
-  std::string failure;                 // what the device or its library reported; empty: nothing
+  std::optional<std::string> failure;  // what the device or its library reported
   bool stopped = false;                // by the stop flag, or by another rank
 
   bool complete() const {

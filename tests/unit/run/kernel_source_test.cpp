@@ -104,7 +104,7 @@ TEST(KernelsTimed, AreWarnedOfInJobsOfSeveralRanksUnlessTimedApart) {
       warnings_of_timing(source, choices, device, 2),
       ElementsAre(AllOf(Field(&Warning::code, "kernels_timed"),
                         Field(&Warning::text, EndsWith("; the next run finds them chosen")))));
-  source.cache.clear();
+  source.cache.reset();
   EXPECT_THAT(warnings_of_timing(source, choices, device, 2),
               ElementsAre(Field(&Warning::text, HasSubstr("; with a plan cache the next run"))));
   source.known = {{"conv of another batch", "own", 1e-3, 1e-4}, choices[0]};
