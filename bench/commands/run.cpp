@@ -188,8 +188,8 @@ class RankJob {
     for (const std::string& text : world_.all_gather(to_json(mine))) {
       ranks.push_back(report_from_json(text));
     }
-    const std::string reason = disagreement(ranks);
-    if (!reason.empty()) throw JobFailure(reason, ExitCode::usage, world_.rank() > 0);
+    const auto reason = disagreement(ranks);
+    if (reason) throw JobFailure(*reason, ExitCode::usage, world_.rank() > 0);
     share_cpus(device.config, start.environment, ranks_on_same_cpus(ranks, world_.rank()));
   }
 

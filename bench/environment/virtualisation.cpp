@@ -247,11 +247,12 @@ Maybe<bool> dma_buf_by_kernel(const fs::path& root) {
       "dma-bufs for RDMA came with Linux 5.12; distributions may add them to older ones"};
 }
 
-std::string contradiction(MachineKind claim, const Virtualisation& found) {
+std::optional<std::string> contradiction(MachineKind claim, const Virtualisation& found) {
   if (claim == MachineKind::container) {
-    return found.container && *found.container == "none" ? "nothing shows a container" : "";
+    if (found.container.value == "none") return "nothing shows a container";
+    return std::nullopt;
   }
-  if (!found.machine || *found.machine == claim) return "";
+  if (!found.machine || *found.machine == claim) return std::nullopt;
   if (claim == MachineKind::vm) return "no hypervisor shows (CPUID, DMI, systemd-detect-virt)";
   return "there is a hypervisor" + (found.hypervisor ? ": " + *found.hypervisor : std::string());
 }

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "reports/document/environment.h"
@@ -34,7 +35,7 @@ Maybe<bool> peer_memory_module(const std::filesystem::path& root);
 /// module and the version of the kernel.
 Maybe<bool> dma_buf_by_kernel(const std::filesystem::path& root);
 
-/// Where what was found contradicts what the user says that it is; empty: nowhere.
-std::string contradiction(MachineKind claim, const Virtualisation& found);
+/// Where what was found contradicts what the user says that it is, if anywhere.
+std::optional<std::string> contradiction(MachineKind claim, const Virtualisation& found);
 
 }  // namespace nearmetal

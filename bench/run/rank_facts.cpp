@@ -116,8 +116,8 @@ std::string other_machine(const Virtualisation& found, MachineKind kind) {
     return "no sign of what it is: " +
            (by_container ? found.container.reason : found.machine.reason);
   }
-  const std::string why = contradiction(kind, found);
-  return why.empty() ? "" : "signs of another: " + why;
+  const auto why = contradiction(kind, found);
+  return why ? "signs of another: " + *why : "";
 }
 
 std::string other_links(const Environment& environment, const LinkClaim& wanted) {
@@ -136,7 +136,7 @@ std::string other_links(const Environment& environment, const LinkClaim& wanted)
 
 }  // namespace
 
-std::string disagreement(std::span<const Report> ranks) {
+std::optional<std::string> disagreement(std::span<const Report> ranks) {
   for (size_t i = 1; i < ranks.size(); ++i) {
     std::string found = difference(ranks, i);
     if (!found.empty()) return found;
@@ -147,7 +147,7 @@ std::string disagreement(std::span<const Report> ranks) {
              ": start one rank per GPU";
     }
   }
-  return "";
+  return std::nullopt;
 }
 
 int64_t ranks_on_same_cpus(std::span<const Report> ranks, int rank) {

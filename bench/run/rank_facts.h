@@ -1,6 +1,7 @@
 // The facts that the ranks of a job must agree in, and must find, before they start.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 
@@ -9,9 +10,9 @@
 
 namespace nearmetal {
 
-/// One line on what keeps these ranks, in order, from being one job; empty: nothing. Each is told
+/// One line on what keeps these ranks, in order, from being one job, if any. Each is told
 /// by its own report, of a rank that has not prepared anything yet.
-std::string disagreement(std::span<const Report> ranks);
+std::optional<std::string> disagreement(std::span<const Report> ranks);
 
 /// How many ranks, this one among them, run on the same CPUs of the same host.
 int64_t ranks_on_same_cpus(std::span<const Report> ranks, int rank);

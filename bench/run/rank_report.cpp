@@ -73,10 +73,9 @@ void fill_status(const RankResult& result, Run& run) {
 
 void warn_of_environment(const RunConfig& config, const Environment& environment, Run& run) {
   if (environment.claim) {
-    const std::string why = contradiction(*environment.claim, environment.virtualisation);
     const std::string claim = to_string(*environment.claim);
-    if (!why.empty()) {
-      warn(run, "claim_contradicted", "--environment says " + claim + ", but " + why);
+    if (const auto why = contradiction(*environment.claim, environment.virtualisation)) {
+      warn(run, "claim_contradicted", "--environment says " + claim + ", but " + *why);
     }
   }
   if (config.device == Device::cpu && config.threads > usable_threads(environment)) {

@@ -64,7 +64,7 @@ TEST(Virtualisation, WithoutTheFlagsOfTheCpuNothingProvesBareMetal) {
   EXPECT_THAT(found.machine.reason, HasSubstr("no flags"));
   EXPECT_FALSE(found.iommu_groups) << "unknown is not 0";
   EXPECT_FALSE(found.peer_memory_module);
-  EXPECT_EQ(contradiction(MachineKind::vm, found), "") << "nothing speaks against it";
+  EXPECT_EQ(contradiction(MachineKind::vm, found), std::nullopt) << "nothing speaks against it";
 }
 
 TEST(Virtualisation, TheKindOfAContainerComesFromWhereItShows) {
@@ -84,13 +84,13 @@ TEST(Virtualisation, TheKindOfAContainerComesFromWhereItShows) {
 
 TEST(Virtualisation, ClaimsAreCheckedAgainstWhatIsFound) {
   const Virtualisation vm = found_in("recorded_firecracker_docker").virtualisation;
-  EXPECT_EQ(contradiction(MachineKind::vm, vm), "");
-  EXPECT_EQ(contradiction(MachineKind::container, vm), "");
-  EXPECT_THAT(contradiction(MachineKind::bare_metal, vm), HasSubstr("firecracker"));
+  EXPECT_EQ(contradiction(MachineKind::vm, vm), std::nullopt);
+  EXPECT_EQ(contradiction(MachineKind::container, vm), std::nullopt);
+  EXPECT_THAT(*contradiction(MachineKind::bare_metal, vm), HasSubstr("firecracker"));
   const Virtualisation bare = found_in("constructed_bare_metal").virtualisation;
-  EXPECT_EQ(contradiction(MachineKind::bare_metal, bare), "");
-  EXPECT_THAT(contradiction(MachineKind::vm, bare), HasSubstr("no hypervisor"));
-  EXPECT_THAT(contradiction(MachineKind::container, bare), HasSubstr("nothing shows a container"));
+  EXPECT_EQ(contradiction(MachineKind::bare_metal, bare), std::nullopt);
+  EXPECT_THAT(*contradiction(MachineKind::vm, bare), HasSubstr("no hypervisor"));
+  EXPECT_THAT(*contradiction(MachineKind::container, bare), HasSubstr("nothing shows a container"));
 }
 
 }  // namespace

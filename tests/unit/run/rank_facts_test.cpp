@@ -29,7 +29,7 @@ Report report_of(const std::string& number) {
 
 std::vector<Report> two_ranks() { return {report_of("0"), report_of("1")}; }
 
-TEST(RankFacts, OneJobIsAlike) { EXPECT_EQ(disagreement(two_ranks()), ""); }
+TEST(RankFacts, OneJobIsAlike) { EXPECT_EQ(disagreement(two_ranks()), std::nullopt); }
 
 TEST(RankFacts, WhatDiffersIsNamed) {
   auto ranks = two_ranks();
@@ -38,15 +38,15 @@ TEST(RankFacts, WhatDiffersIsNamed) {
             "rank 1 (vm1) differs from rank 0 (vm0) in cuDNN: 9.19 against 9.14");
   ranks = two_ranks();
   ranks[1].environments[0].libraries["NCCL"] = "2.28";
-  EXPECT_THAT(disagreement(ranks), HasSubstr("NCCL: 2.28 against none"));
+  EXPECT_THAT(*disagreement(ranks), HasSubstr("NCCL: 2.28 against none"));
 }
 
 TEST(RankFacts, OneGpuHasOneRank) {
   auto ranks = two_ranks();
   gpu_uuid(ranks[1]) = std::string("GPU-0");
-  EXPECT_THAT(disagreement(ranks), HasSubstr("rank 0 (vm0) and rank 1 (vm1) are on the same GPU"));
+  EXPECT_THAT(*disagreement(ranks), HasSubstr("rank 0 (vm0) and rank 1 (vm1) are on the same GPU"));
   gpu_uuid(ranks[0]) = gpu_uuid(ranks[1]) = Unknown{"of no GPU"};
-  EXPECT_EQ(disagreement(ranks), "");
+  EXPECT_EQ(disagreement(ranks), std::nullopt);
 }
 
 TEST(RankFacts, CpusAreSharedOnOneHostAlone) {
