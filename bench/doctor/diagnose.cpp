@@ -210,9 +210,8 @@ Findings of_gpus(const Checkup& checkup) {
 bool is_named_for_nvlinks(const std::string& name) {
   static const Pattern boards(R"(SXM|HBM3|\b(H20|G?B200|G?B300|H200)\b(?! NVL))");
   static const Pattern of_vgpus(R"([VAHB]\d+D?X[A-Z]?-.*)");
-  const std::string profile = vgpu_profile_in(name);
-  if (profile.empty()) return boards.is_in(name);
-  return is_whole_gpu(profile) && of_vgpus.matches(profile);
+  const auto profile = vgpu_profile_in(name);
+  return profile ? is_whole_gpu(*profile) && of_vgpus.matches(*profile) : boards.is_in(name);
 }
 
 // NVLinks that are told of, or names of GPUs on boards that have them.
@@ -253,7 +252,7 @@ Findings of_nics(const Checkup& checkup) {
 
 PeerDevice device_of(const Gpu& gpu) {
   PeerDevice device{.host = this_host, .node = this_host, .mig = gpu.mig_profile.value.has_value()};
-  device.vgpu_profile = gpu.vgpu_profile.value.value_or("");
+  device.vgpu_profile = gpu.vgpu_profile.value;
   device.without_nvlink = std::ranges::any_of(
       gpu.peers, [](const GpuPeer& peer) { return peer.nvlink.value == false; });
   return device;

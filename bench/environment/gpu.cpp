@@ -148,9 +148,8 @@ struct Attributes {
 Maybe<std::string> profile_of(const Nvml& nvml, NvmlDevice instance) {
   const Maybe<std::string> name = nvml.text("nvmlDeviceGetName", instance);
   if (!name) return Unknown{name.reason};
-  const std::string profile = mig_profile_in(*name);
-  if (profile.empty()) return Unknown{"its name, " + *name + ", says no profile"};
-  return profile;
+  if (const auto profile = mig_profile_in(*name)) return *profile;
+  return Unknown{"its name, " + *name + ", says no profile"};
 }
 
 MigInstance describe_instance(const Nvml& nvml, NvmlDevice instance) {
@@ -224,9 +223,8 @@ void add_vgpu(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
     gpu.vgpu_profile = gpu.vgpu_licence = gpu.vgpu_scheduler = why;
     return;
   }
-  const std::string profile = vgpu_profile_in(gpu.name);
   gpu.vgpu_profile = Unknown{"its name, " + gpu.name + ", says no profile"};
-  if (!profile.empty()) gpu.vgpu_profile = profile;
+  if (const auto profile = vgpu_profile_in(gpu.name)) gpu.vgpu_profile = *profile;
   gpu.vgpu_licence = licence_of(nvml, device);
   gpu.vgpu_scheduler = scheduler_of(nvml, device);
 }
@@ -270,7 +268,7 @@ void add_kernel_facts(Gpu& gpu, const fs::path& root) {
 
 std::optional<std::string> mig_uuid(const DeviceInfo& device) {
   const size_t dash = device.uuid.find('-');
-  if (mig_profile_in(device.name).empty() || dash == device.uuid.npos) return std::nullopt;
+  if (!mig_profile_in(device.name) || dash == device.uuid.npos) return std::nullopt;
   return "MIG" + device.uuid.substr(dash);
 }
 
@@ -280,7 +278,7 @@ Gpu describe_gpu(const DeviceInfo& device) {
   const std::optional<std::string> mig = mig_uuid(device);
   gpu.uuid = known(mig.value_or(device.uuid));
   gpu.mig_profile = Unknown{"it is no MIG device"};
-  if (mig) gpu.mig_profile = mig_profile_in(device.name);
+  if (mig) gpu.mig_profile = *mig_profile_in(device.name);
   gpu.pci_id = known(device.pci_id);
   gpu.memory_bytes = known<int64_t>(device.memory_bytes);
   gpu.multiprocessors = known<int64_t>(device.multiprocessors);

@@ -70,10 +70,11 @@ bool is_mig_uuid(const std::string& text) {
   return text.size() < 80 && form.matches(text);
 }
 
-std::string mig_profile_in(const std::string& device_name) {
+std::optional<std::string> mig_profile_in(const std::string& device_name) {
   constexpr std::string_view mark = " MIG ";
   const size_t at = device_name.rfind(mark);
-  return at == device_name.npos ? "" : device_name.substr(at + mark.size());
+  if (at == device_name.npos) return std::nullopt;
+  return device_name.substr(at + mark.size());
 }
 
 std::span<const MigProfile> mig_profiles_of(const std::string& gpu_name) {
@@ -83,15 +84,16 @@ std::span<const MigProfile> mig_profiles_of(const std::string& gpu_name) {
   return {};
 }
 
-std::string no_such_profile(const std::string& profile, const std::string& gpu_name) {
+std::optional<std::string> no_such_profile(const std::string& profile,
+                                           const std::string& gpu_name) {
   const auto known = mig_profiles_of(gpu_name);
   // Instances of several compute instances, and later additions, are not in the tables.
   const bool plain = profile.find('c') == profile.npos && profile.find('-') == profile.npos &&
                      (profile.find('+') == profile.npos || profile.ends_with("+me"));
-  if (known.empty() || !plain) return "";
+  if (known.empty() || !plain) return std::nullopt;
   std::vector<std::string> names;
   for (const MigProfile& one : known) names.emplace_back(one.name);
-  if (std::ranges::find(names, profile) != names.end()) return "";
+  if (std::ranges::find(names, profile) != names.end()) return std::nullopt;
   return "no profile " + profile + " on an " + gpu_name + "; it has " + joined(names);
 }
 
@@ -117,9 +119,9 @@ std::optional<VgpuProfile> parse_vgpu_profile(const std::string& text) {
   return profile;
 }
 
-std::string vgpu_profile_in(const std::string& device_name) {
+std::optional<std::string> vgpu_profile_in(const std::string& device_name) {
   const std::string last = device_name.substr(device_name.rfind(' ') + 1);  // all, without a space
-  return parse_vgpu_profile(last) ? last : "";
+  return parse_vgpu_profile(last) ? std::optional(last) : std::nullopt;
 }
 
 }  // namespace nearmetal

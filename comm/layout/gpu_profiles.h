@@ -24,18 +24,18 @@ bool is_mig_profile(const std::string& text);
 /// "MIG-" and a UUID, as drivers from 470 on name MIG devices.
 bool is_mig_uuid(const std::string& text);
 
-/// The part of a device's name that says its profile: "NVIDIA H200 MIG 1g.18gb" has 1g.18gb; empty:
+/// The part of a device's name that says its profile: "NVIDIA H200 MIG 1g.18gb" has 1g.18gb; none:
 /// it is no MIG device. NVML and CUDA name MIG devices so (nvmlDeviceGetName: "When used with MIG
 /// device handles the API returns MIG device names").
-std::string mig_profile_in(const std::string& device_name);
+std::optional<std::string> mig_profile_in(const std::string& device_name);
 
 /// The profiles of a board, by the name of its GPU, smallest first; empty: this program does not
 /// know it.
 std::span<const MigProfile> mig_profiles_of(const std::string& gpu_name);
 
-/// Why a GPU of this name cannot have the profile, with those that it has; empty: it has it, or the
+/// Why a GPU of this name cannot have the profile, with those that it has; none: it has it, or the
 /// board is not known.
-std::string no_such_profile(const std::string& profile, const std::string& gpu_name);
+std::optional<std::string> no_such_profile(const std::string& profile, const std::string& gpu_name);
 
 /// The largest profile of which `count` fit on a GPU of this name; null: none, or it is not known.
 const MigProfile* largest_equal_profile(const std::string& gpu_name, int64_t count);
@@ -56,7 +56,7 @@ struct VgpuProfile {
 std::optional<VgpuProfile> parse_vgpu_profile(const std::string& text);
 
 /// The profile of a device, as its driver names it in the guest ("GRID A100-40C", "NVIDIA
-/// A100-40C"); empty: the name holds none.
-std::string vgpu_profile_in(const std::string& device_name);
+/// A100-40C"), if it holds one.
+std::optional<std::string> vgpu_profile_in(const std::string& device_name);
 
 }  // namespace nearmetal

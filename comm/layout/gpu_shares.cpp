@@ -95,9 +95,8 @@ class MigTaker {
                                 "host), or name the job's \"instance\"");
     }
     if (share.profile) {
-      const std::string why =
-          no_such_profile(*share.profile, gpu_facts(*request.host, request.gpu).name);
-      if (!why.empty()) refuse(request.place + "/profile", why);
+      const auto why = no_such_profile(*share.profile, gpu_facts(*request.host, request.gpu).name);
+      if (why) refuse(request.place + "/profile", *why);
     }
     for (const MigDevice& device : there) {
       if (device.gpu != request.gpu || booked_.contains(device.uuid)) continue;

@@ -23,25 +23,25 @@ constexpr const char* why_slow =
     "gradients go through the host's memory or the network instead, at a fraction of NVLink's "
     "speed";
 
-// The profile that has all of the board; empty: none is published as a peer.
-std::string whole_of(const VgpuProfile& profile) {
+// The profile that has all of the board; none: none is published as a peer.
+std::optional<std::string> whole_of(const VgpuProfile& profile) {
   for (const char* whole : whole_gpus) {
     if (parse_vgpu_profile(whole)->board == profile.board) return whole;
   }
-  return "";
+  return std::nullopt;
 }
 
 Finding finding_of_vgpu(const std::string& job, const std::string& name) {
   const VgpuProfile profile = parse_vgpu_profile(name).value();
-  const std::string whole = whole_of(profile);
-  const std::string use = "use " + (whole.empty() ? "vGPUs of a board with NVLink" : whole) +
+  const std::optional<std::string> whole = whole_of(profile);
+  const std::string use = "use " + whole.value_or("vGPUs of a board with NVLink") +
                           ", 1:1 with their GPUs, all in one VM; or pass whole GPUs through";
   if (profile.slices) {
     return {Urgency::warning, "vgpu_peers_mig",
             job + " exchanges gradients among vGPUs " + name + ": those on MIG are no peers",
             why_slow, use};
   }
-  if (whole.empty()) {
+  if (!whole) {
     return {Urgency::note, "vgpu_peers_unpublished",
             job + " exchanges gradients among vGPUs " + name +
                 ": none of this board are published as peers, which takes NVLink",
@@ -50,7 +50,7 @@ Finding finding_of_vgpu(const std::string& job, const std::string& name) {
   if (name == whole) return {};
   return {Urgency::warning, "vgpu_peers_part",
           job + " exchanges gradients among vGPUs " + name +
-              ": those of a part of a GPU are no peers, " + whole + " would be",
+              ": those of a part of a GPU are no peers, " + *whole + " would be",
           why_slow, use};
 }
 
@@ -67,7 +67,7 @@ PeerDevice device_of(const PlacedJob& job, const PlacedRank& rank, const std::ve
   if (host == hosts.end()) return device;
   device.node = node_of(*host);
   if (job.share && job.share->mode == SharingMode::vgpu) {
-    device.vgpu_profile = job.share->profile.value_or("");
+    device.vgpu_profile = job.share->profile;
   } else if (rank.gpu) {
     device.vgpu_profile = vgpu_profile_in(gpu_facts(*host, *rank.gpu).name);
   }
@@ -84,8 +84,9 @@ std::vector<Finding> peer_findings(const std::string& job, const std::vector<Pee
   std::vector<Finding> findings;
   if (ranks.size() < 2) return findings;
   std::set<std::string> profiles;
-  for (const PeerDevice& rank : ranks) profiles.insert(rank.vgpu_profile);
-  profiles.erase("");
+  for (const PeerDevice& rank : ranks) {
+    if (rank.vgpu_profile) profiles.insert(*rank.vgpu_profile);
+  }
   for (const std::string& profile : profiles) {
     const Finding found = finding_of_vgpu(job, profile);
     if (!found.code.empty()) findings.push_back(found);
@@ -97,7 +98,7 @@ std::vector<Finding> peer_findings(const std::string& job, const std::vector<Pee
                         why_slow, "give one VM all GPUs of the job: 1x1x2 in place of 1x2x1"});
   }
   const auto over_pcie = [](const PeerDevice& rank) {
-    return rank.without_nvlink && is_whole_gpu(rank.vgpu_profile);
+    return rank.without_nvlink && is_whole_gpu(rank.vgpu_profile.value_or(""));
   };
   if (std::ranges::any_of(ranks, over_pcie)) {
     findings.push_back({Urgency::warning, "vgpu_peers_over_pcie",

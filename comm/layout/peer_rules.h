@@ -1,6 +1,7 @@
 // The ranks that may not read one another's memory, by what NVIDIA publishes of vGPUs and MIG.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,8 @@ namespace nearmetal {
 /// The device that a rank computes on, as far as the layout or the driver reports it.
 struct PeerDevice {
   std::string host;
-  std::string node{};          // the machine below
-  std::string vgpu_profile{};  // A100-40C; empty: no vGPU
+  std::string node{};                         // the machine below
+  std::optional<std::string> vgpu_profile{};  // A100-40C, of a vGPU
   bool mig = false;
   bool without_nvlink = false;  // to another GPU of the job
 };

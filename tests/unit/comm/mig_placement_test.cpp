@@ -216,8 +216,8 @@ TEST(MigProfiles, AreThoseOfTheBoard) {
   EXPECT_STREQ(largest_equal_profile("NVIDIA H200", 4)->name, "1g.35gb");
   EXPECT_STREQ(largest_equal_profile("NVIDIA A30", 2)->name, "2g.12gb");
   EXPECT_EQ(largest_equal_profile("NVIDIA A30", 5), nullptr);
-  EXPECT_EQ(no_such_profile("1c.3g.71gb", "NVIDIA H200"), "") << "not in the tables";
-  EXPECT_EQ(no_such_profile("9g.9gb", "NVIDIA B200"), "") << "the board is not known";
+  EXPECT_EQ(no_such_profile("1c.3g.71gb", "NVIDIA H200"), std::nullopt) << "not in the tables";
+  EXPECT_EQ(no_such_profile("9g.9gb", "NVIDIA B200"), std::nullopt) << "the board is not known";
 }
 
 TEST(MigProfiles, NamesAreRead) {
@@ -230,7 +230,7 @@ TEST(MigProfiles, NamesAreRead) {
     EXPECT_FALSE(is_mig_profile(name)) << name;
   }
   EXPECT_EQ(mig_profile_in("NVIDIA A100-SXM4-40GB MIG 1c.3g.20gb"), "1c.3g.20gb");
-  EXPECT_EQ(mig_profile_in("NVIDIA H200"), "");
+  EXPECT_EQ(mig_profile_in("NVIDIA H200"), std::nullopt);
   EXPECT_TRUE(is_mig_uuid(uuid(1)));
   EXPECT_FALSE(is_mig_uuid("GPU-00000000-0000-0000-0000-000000000001"));
 }
@@ -246,7 +246,7 @@ TEST(VgpuProfile, NamesAreRead) {
   }
   EXPECT_EQ(vgpu_profile_in("GRID A100-40C"), "A100-40C");
   EXPECT_EQ(vgpu_profile_in("NVIDIA A100-1-5CME"), "A100-1-5CME");
-  EXPECT_EQ(vgpu_profile_in("NVIDIA A100-SXM4-40GB"), "");
+  EXPECT_EQ(vgpu_profile_in("NVIDIA A100-SXM4-40GB"), std::nullopt);
 }
 
 TEST(VgpuPlacement, AVgpuIsOfOneJobAndItsProfileIsExpected) {
