@@ -13,7 +13,6 @@
 #include "reports/document/metric.h"
 #include "reports/document/warning_text.h"
 #include "reports/json/json.h"
-#include "reports/json/kernel_cache.h"
 #include "reports/statistics/statistics.h"
 
 namespace nearmetal {

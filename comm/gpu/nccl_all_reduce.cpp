@@ -1,7 +1,6 @@
 // Sums gradients in the memory of GPUs by NCCL: over one group of all ranks, or over those of each
 // host and between hosts in their memory.
 #include <algorithm>
-#include <stdexcept>
 #include <utility>
 
 #include "comm/gpu/gpu_all_reduce.h"

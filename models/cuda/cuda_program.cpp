@@ -4,7 +4,6 @@
 #include <cuda_fp16.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "models/cuda/compiler/binding.h"
 #include "models/cuda/compiler/exchange.h"

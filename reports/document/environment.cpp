@@ -1,7 +1,5 @@
 #include "reports/document/environment.h"
 
-#include <algorithm>
-
 #include "models/control_groups.h"
 
 namespace nearmetal {

@@ -1,6 +1,5 @@
 // The choice among cuDNN's plans of attention.
 #include <algorithm>
-#include <functional>
 #include <stdexcept>
 
 #include "models/cuda/compiler/lowering.h"

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 #include <set>
-#include <stdexcept>
 
 #include "models/cuda/compiler/emission.h"
 #include "models/cuda/kernels/update.h"

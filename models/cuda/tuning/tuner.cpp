@@ -1,7 +1,6 @@
 #include "models/cuda/tuning/tuner.h"
 
 #include <algorithm>
-#include <cmath>
 #include <stdexcept>
 
 #include "models/cuda/tuning/convolution_check.h"
