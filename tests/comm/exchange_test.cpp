@@ -1,5 +1,4 @@
 // Gradients that ranks exchange, run by each of several processes that mpirun starts.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -10,7 +10,6 @@
 #include "comm/join_ranks.h"
 #include "models/networks/registry.h"
 #include "models/pipeline_cuts.h"
-#include "models/synthetic.h"
 #include "tests/comm/job.h"
 
 namespace nearmetal {

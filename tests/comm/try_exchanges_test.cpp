@@ -1,6 +1,5 @@
 // The choice between ways to sum gradients, made together by each of several processes that mpirun
 // starts.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -8,7 +7,6 @@
 
 #include "bench/run/rank_exchange.h"
 #include "models/networks/registry.h"
-#include "models/synthetic.h"
 #include "tests/comm/job.h"
 
 namespace nearmetal {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "models/cuda/compiler/lowering.h"
+#include "base/names.h"
+#include "models/cuda/compiler/kernel.h"
 #include "models/cuda/libraries/attention.h"
-#include "models/networks/registry.h"
 #include "tests/ops/child_answers.h"
 
 namespace nearmetal::cuda {

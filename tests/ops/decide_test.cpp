@@ -2,7 +2,6 @@
 #include "models/cuda/tuning/decide.h"
 
 #include <algorithm>
-#include <functional>
 #include <string>
 #include <vector>
 

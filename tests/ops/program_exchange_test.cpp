@@ -1,5 +1,4 @@
 // The work of a backend around the sums of gradients, with sums of one rank.
-#include <gmock/gmock.h>
 
 #include <cmath>
 #include <vector>
@@ -7,7 +6,6 @@
 #include "models/graph.h"
 #include "models/program.h"
 #include "models/sixteen_bits.h"
-#include "tests/ops/check_program.h"
 #include "tests/ops/program_test_cases.h"
 #include "tests/ops/sum_of_one.h"
 

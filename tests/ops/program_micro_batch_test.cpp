@@ -1,5 +1,4 @@
 // Steps of several micro-batches: one update with the mean of their gradients.
-#include <gmock/gmock.h>
 
 #include <cmath>
 #include <limits>

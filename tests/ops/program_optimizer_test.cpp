@@ -1,7 +1,6 @@
 // AdamW against its formula in double precision; every test of the reference has SGD.
 #include <gmock/gmock.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>

@@ -1,10 +1,8 @@
 // Values that are not finite: seen in the record, never learned.
 #include <gmock/gmock.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <set>
 
 #include "models/graph.h"
 #include "models/networks/registry.h"

@@ -1,12 +1,9 @@
 // Stages of a pipeline, each a program on a thread of its own, against one program with as many
 // micro-batches.
-#include <gmock/gmock.h>
 
 #include <cmath>
-#include <functional>
 #include <future>
 #include <limits>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>

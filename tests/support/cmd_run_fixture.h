@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "bench/cli/process.h"
-#include "bench/cli/run_request.h"
 #include "bench/commands/program.h"
 #include "reports/json/json.h"
 #include "reports/json/report_files.h"

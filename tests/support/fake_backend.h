@@ -1,7 +1,6 @@
 // A backend that computes nothing and follows a script, for tests of what drives a Program.
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>

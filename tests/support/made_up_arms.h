@@ -1,8 +1,6 @@
 // Arms of 1 and 2 ranks with all that charts and pages show.
 #pragma once
 
-#include <string>
-
 #include "tests/support/made_up_runs.h"
 
 namespace nearmetal {

@@ -1,7 +1,6 @@
 // Why a layout file is refused.
 #pragma once
 
-#include <stdexcept>
 #include <string>
 
 #include "comm/layout/layout_json.h"

@@ -1,7 +1,6 @@
 // Hosts and layouts for tests of placement, and where their ranks go in short.
 #pragma once
 
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <sstream>
-#include <stdexcept>
 
 #include "bench/cli/process.h"
 #include "bench/cli/run_request.h"

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <stdexcept>
 
 #include "bench/cli/run_request.h"
 #include "bench/run/prepare_device.h"

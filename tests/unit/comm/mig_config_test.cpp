@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <stdexcept>
 
 #include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"

@@ -1,8 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <stdexcept>
-
 #include "bench/cli/command_line.h"
 #include "bench/commands/compare.h"
 #include "bench/commands/program.h"

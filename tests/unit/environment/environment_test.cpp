@@ -7,7 +7,6 @@
 
 #include "bench/environment/gpu.h"
 #include "reports/json/json.h"
-#include "tests/support/host_fixture.h"
 #include "tests/support/temporary_folder.h"
 
 namespace nearmetal {

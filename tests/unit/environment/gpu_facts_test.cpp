@@ -5,7 +5,7 @@
 
 #include "base/errors.h"
 #include "bench/environment/gpu.h"
-#include "bench/sweep/supported_layouts.h"
+#include "bench/sweep/hosts_found.h"
 #include "tests/support/temporary_folder.h"
 
 namespace nearmetal {

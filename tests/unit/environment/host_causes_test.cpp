@@ -1,8 +1,6 @@
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <utility>
 
 #include "bench/environment/environment.h"
 #include "bench/environment/gpu.h"

@@ -1,6 +1,5 @@
 #include <gmock/gmock.h>
 
-#include <algorithm>
 #include <map>
 #include <stdexcept>
 #include <string>

@@ -6,7 +6,6 @@
 #include <set>
 #include <string>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "models/cuda/kernels/layer_norm.h"
@@ -18,10 +17,8 @@
 namespace nearmetal::cuda {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
-using ::testing::Field;
 using ::testing::HasSubstr;
 
 TEST(CudaTokens, SaysWhichTokensItCannotCompute) {

@@ -1,7 +1,6 @@
 // Plans and decisions that the tuner takes over, without a GPU.
 #include <gmock/gmock.h>
 
-#include <algorithm>
 #include <map>
 #include <stdexcept>
 
@@ -14,10 +13,7 @@ namespace nearmetal::cuda {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::Each;
 using ::testing::HasSubstr;
-using ::testing::Key;
-using ::testing::Not;
 using ::testing::ThrowsMessage;
 using ::testing::UnorderedElementsAreArray;
 

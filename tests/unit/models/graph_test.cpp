@@ -4,8 +4,6 @@
 
 #include <stdexcept>
 
-#include "models/networks/registry.h"
-
 namespace nearmetal {
 namespace {
 

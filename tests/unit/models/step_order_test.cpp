@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <set>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <tuple>

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
-#include <limits>
 
 #include "base/errors.h"
 #include "bench/cli/process.h"

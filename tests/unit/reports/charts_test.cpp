@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <sstream>
-
 #include "reports/formats/charts/scaling_charts.h"
 #include "reports/formats/charts/shown_arms.h"
 #include "reports/formats/charts/step_charts.h"

@@ -5,7 +5,6 @@
 
 #include <sstream>
 
-#include "reports/compare/read_runs.h"
 #include "reports/formats/page.h"
 #include "reports/formats/report_text.h"
 #include "tests/support/made_up_runs.h"

@@ -18,7 +18,6 @@
 #include "reports/json/event_json.h"
 #include "reports/json/json.h"
 #include "reports/sharing/fraction_tables.h"
-#include "reports/sharing/fractions.h"
 #include "tests/support/made_up_runs.h"
 #include "tests/support/made_up_shares.h"
 

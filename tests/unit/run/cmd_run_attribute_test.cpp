@@ -2,7 +2,6 @@
 #include <numeric>
 
 #include "bench/run/attribute.h"
-#include "reports/statistics/statistics.h"
 #include "tests/support/cmd_run_fixture.h"
 
 namespace nearmetal {

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "models/networks/registry.h"
 #include "reports/json/json.h"
 #include "tests/support/fake_backend.h"

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "bench/sweep/make_launch_plan.h"
 #include "reports/document/settings.h"
 #include "tests/support/parse_options.h"
 #include "tests/support/refusal.h"
