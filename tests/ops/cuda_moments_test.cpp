@@ -17,8 +17,6 @@
 namespace nearmetal {
 namespace {
 
-using ::testing::Each;
-
 bool is_of_moments(const KernelChoice& choice) { return choice.key.starts_with("moments: "); }
 
 // With second moments wherever there is a kernel for them, or nowhere.
@@ -223,7 +221,7 @@ TEST_P(SecondMoments, BranchesOfScaleZeroHaveAGradientOfTheirScaleAlone) {
   EXPECT_NEAR(actual.loss, expected.loss, GetParam() == Precision::fp16 ? 0.01 : 0.08);
   for (const std::string block : {"1.0", "1.1", "2.0", "2.1"}) {
     for (const char* const conv : {".conv1", ".conv2", ".conv3"}) {
-      EXPECT_THAT(gradient_of(actual, block + conv + ".weight"), Each(0)) << block << conv;
+      EXPECT_THAT(gradient_of(actual, block + conv + ".weight"), testing::Each(0)) << block << conv;
     }
     const std::string scale = block + ".norm.weight";
     EXPECT_LT(relative_error(gradient_of(actual, scale), gradient_of(expected, scale)),

@@ -15,8 +15,6 @@ namespace nearmetal {
 namespace {
 
 using ::testing::Each;
-using ::testing::ElementsAreArray;
-using ::testing::Not;
 
 std::vector<float> losses(Program& program, int steps) {
   std::vector<float> losses;
@@ -109,7 +107,7 @@ TEST_F(ProgramTest, LearningRateZeroLeavesParametersAlone) {
   const auto program = started(backend(), graph, options);
   EXPECT_GT(step(*program).gradient_norm, 0);
   EXPECT_EQ(program->parameters(), initial_parameters(graph, 1));
-  EXPECT_THAT(program->momentum(), Not(Each(0.0f)));
+  EXPECT_THAT(program->momentum(), testing::Not(Each(0.0f)));
 }
 
 TEST_F(ProgramTest, ALearningRateOfItsOwnHoldsFromTheNextRestart) {
@@ -247,7 +245,7 @@ TEST_F(ProgramTest, PlansCanBeFedBack) {
   options.kernel_choices_pinned = true;
   ASSERT_FALSE(options.kernel_choices.empty());
   const auto pinned = started(backend(), graph, options);
-  EXPECT_THAT(pinned->kernel_choices(), ElementsAreArray(options.kernel_choices));
+  EXPECT_THAT(pinned->kernel_choices(), testing::ElementsAreArray(options.kernel_choices));
   EXPECT_EQ(losses(*pinned, 2), losses(*tuned, 2));
 }
 

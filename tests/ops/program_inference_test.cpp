@@ -13,10 +13,7 @@
 namespace nearmetal {
 namespace {
 
-using ::testing::Contains;
 using ::testing::Each;
-using ::testing::HasSubstr;
-using ::testing::Not;
 using ::testing::Truly;
 
 bool is_nan(float value) { return std::isnan(value); }
@@ -85,7 +82,7 @@ TEST_P(InferenceInBf16, LogitsAreWithinRounding) {
   try {
     expect_reference_logits(Precision::bf16);
   } catch (const std::invalid_argument& error) {
-    ASSERT_THAT(error.what(), HasSubstr("bf16"));  // nothing else is a reason
+    ASSERT_THAT(error.what(), testing::HasSubstr("bf16"));  // nothing else is a reason
     GTEST_SKIP() << error.what();
   }
 }
@@ -157,7 +154,7 @@ TEST_F(ProgramTest, ExpectedStatisticsKeepValuesInRange) {
   program->use_synthetic_batch();
   step(*program);
   for (const float logit : program->logits()) EXPECT_LT(std::abs(logit), 100);
-  EXPECT_THAT(program->logits(), Not(Each(0.0f)));
+  EXPECT_THAT(program->logits(), testing::Not(Each(0.0f)));
 }
 
 TEST_F(ProgramTest, NanInAWeightReachesTheLogits) {
@@ -167,7 +164,7 @@ TEST_F(ProgramTest, NanInAWeightReachesTheLogits) {
   parameters.back() = std::nanf("");  // of one class's bias
   program->restart(parameters);
   EXPECT_EQ(step(*program).loss, 0);
-  EXPECT_THAT(program->logits(), Contains(Truly(is_nan)).Times(2));
+  EXPECT_THAT(program->logits(), testing::Contains(Truly(is_nan)).Times(2));
 }
 
 TEST_F(ProgramTest, NanInAnEarlyLayerReachesTheLogits) {

@@ -13,9 +13,6 @@
 namespace nearmetal {
 namespace {
 
-using ::testing::Each;
-using ::testing::IsEmpty;
-
 class Adamw : public ProgramTest {
  protected:
   Adamw() {
@@ -79,7 +76,7 @@ TEST_F(Adamw, RestartForgetsMomentsAndCount) {
   const auto program = prepared();
   for (int i = 0; i < 3; ++i) step(*program);
   program->restart(random_.parameters);
-  EXPECT_THAT(program->second_moments(), Each(0.0f));
+  EXPECT_THAT(program->second_moments(), testing::Each(0.0f));
   EXPECT_TRUE(check_update(graph_, options_.optimizer, 1, start(), run_step(*program)));
 }
 
@@ -100,7 +97,7 @@ TEST_F(Adamw, NeedsMemoryForTheSecondMoments) {
   options_.optimizer.kind = Optimizer::sgd;
   EXPECT_GE(adamw - backend().bytes_needed(graph_, options_), 4 * graph_.parameter_count());
   EXPECT_LE(largest, backend().largest_batch(graph_, options_));
-  EXPECT_THAT(prepared()->second_moments(), IsEmpty());
+  EXPECT_THAT(prepared()->second_moments(), testing::IsEmpty());
 }
 
 }  // namespace

@@ -12,8 +12,6 @@
 namespace nearmetal {
 namespace {
 
-using ::testing::Each;
-
 // Images of which one has a pixel that is not a number.
 RandomCase case_with_nan(const Graph& graph) {
   RandomCase random = random_case(graph, batch_size, 1);
@@ -31,7 +29,7 @@ TEST_F(ProgramTest, NanInTheImagesIsSeenAndNotLearned) {
   EXPECT_FALSE(std::isfinite(record.gradient_norm)) << record.gradient_norm;
   EXPECT_TRUE(record.update_skipped);
   EXPECT_EQ(program->parameters(), initial_parameters(graph, 1));
-  EXPECT_THAT(program->momentum(), Each(0.0f));
+  EXPECT_THAT(program->momentum(), testing::Each(0.0f));
 }
 
 // A ReLU or a pooling that takes the maximum with another value would hide it.

@@ -21,8 +21,6 @@ namespace nearmetal {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using testing::Contains;
-using testing::StartsWith;
 
 // Another value than the one that counts where nothing is asked for.
 void change(const Setting&, std::string& network) { network = "resnet18"; }
@@ -108,7 +106,7 @@ TEST(Settings, ARerunAsksForThoseThatItRepeats) {
   for (const Setting& setting : settings_of_run()) {
     RunConfig changed = with_changed(setting);
     fill_defaults(changed, setting.only_for.value_or(Device::cpu));
-    const auto asked = Contains(StartsWith(flag_of(setting)));
+    const auto asked = testing::Contains(testing::StartsWith(flag_of(setting)));
     if (setting.repeated) {
       EXPECT_THAT(run_arguments(repeated_workload(changed)), asked);
     } else {

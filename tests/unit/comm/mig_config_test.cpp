@@ -17,7 +17,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::StartsWith;
 
 constexpr const char* two_kinds = R"(version: v1
 mig-configs:
@@ -121,7 +120,7 @@ TEST(MigConfig, WrongValuesAreRefusedWithTheirLine) {
   };
   for (const auto& [members, expected] : cases) {
     EXPECT_THAT(refusal_of_entry(members),
-                testing::AllOf(StartsWith("line 2: "), HasSubstr(expected)))
+                testing::AllOf(testing::StartsWith("line 2: "), HasSubstr(expected)))
         << members;
   }
 }

@@ -13,7 +13,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::Not;
 using testing::StartsWith;
 
 std::string uuid(int number) {
@@ -103,7 +102,7 @@ TEST(MigPlacement, RanksGetTheDeviceThatTheyMustFind) {
   EXPECT_THAT(commands.at(1),
               testing::IsSupersetOf({std::string("--expect-mig=3g.71gb"),
                                      "--expect-uuid=" + uuid(1), std::string("--sharers=2")}));
-  EXPECT_THAT(commands.at(1), Not(testing::Contains("--through-mps")));
+  EXPECT_THAT(commands.at(1), testing::Not(testing::Contains("--through-mps")));
 }
 
 TEST(MigPlacement, AMissingDeviceIsNamedWithTheCommandsThatMakeIt) {

@@ -18,7 +18,6 @@ namespace nearmetal {
 namespace {
 
 using testing::HasSubstr;
-using testing::Not;
 
 // Software that works, and a machine as its files show it.
 Checkup checkup_of(const HostFixture& host) {
@@ -152,7 +151,7 @@ TEST(Machines, TheFixIsForTheMachineThatWasLookedAt) {
   const std::string kvm = finding_on("constructed_kvm_guest_no_topology", "no_topology_file").fix;
   EXPECT_THAT(kvm, HasSubstr("NCCL_TOPO_FILE"));
   EXPECT_THAT(kvm, HasSubstr("pxb-pcie"));
-  EXPECT_THAT(kvm, Not(HasSubstr("vSphere")));
+  EXPECT_THAT(kvm, testing::Not(HasSubstr("vSphere")));
   EXPECT_THAT(finding_on("constructed_acs_redirect", "acs_redirect_nic").fix,
               HasSubstr("ECAP_ACS+0x6.w=0000"));
 }

@@ -10,7 +10,6 @@
 namespace nearmetal {
 namespace {
 
-using testing::ElementsAre;
 using testing::HasSubstr;
 
 // The GPUs of a fixture as NVML and the kernel report them.
@@ -27,7 +26,7 @@ TEST(Rdma, DevicesAndPortsAreAsTheKernelShowsThem) {
   ASSERT_EQ(devices.size(), 1);
   const RdmaDevice& nic = devices[0];
   EXPECT_EQ(nic.name, "mlx5_0");
-  EXPECT_THAT(nic.interfaces, ElementsAre("ens1np0"));
+  EXPECT_THAT(nic.interfaces, testing::ElementsAre("ens1np0"));
   EXPECT_EQ(*nic.pci_id, "0000:19:00.0");
   EXPECT_EQ(*nic.device_id, "0x102115B3");
   EXPECT_EQ(*nic.model, "MT4129");

@@ -15,7 +15,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::StartsWith;
 using ::testing::ThrowsMessage;
 
 Graph bert(const std::string& name, int64_t tokens = 384) {
@@ -93,7 +92,7 @@ TEST(Bert, IsCutBetweenItsLayers) {
   const PipelineStage last = make_stage(graph, named_cuts(graph, "bert.encoder.layer.0", 2), 1);
   EXPECT_EQ(last.graph.image(), (Shape{128, 384}));
   EXPECT_FALSE(last.graph.reads_tokens());
-  EXPECT_THAT(last.graph.parameters()[0].parts[0], StartsWith("bert.encoder.layer.1."));
+  EXPECT_THAT(last.graph.parameters()[0].parts[0], testing::StartsWith("bert.encoder.layer.1."));
 }
 
 TEST(Bert, RefusesWhatDoesNotFit) {

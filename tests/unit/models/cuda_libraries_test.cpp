@@ -15,7 +15,6 @@ namespace {
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::Field;
-using ::testing::Not;
 
 ProgramOptions of_cudnn(Precision precision) {
   ProgramOptions options = options_of(precision);
@@ -113,7 +112,7 @@ TEST(CudaLibraries, InferenceTakesEpiloguesWhereThereArePlans) {
   EXPECT_NO_THROW(kernel_of(apart, Phase::forward, "layer1.0.conv1.bias", "cudnn"));
   EXPECT_NO_THROW(kernel_of(apart, Phase::forward, "layer1.0.relu", "cudnn"));
   const LoweredStep fused = lowered(graph, options, all_fused(graph, options));
-  EXPECT_THAT(fused.kernels, Not(Contains(Field(&Kernel::name, "layer1.0.relu"))));
+  EXPECT_THAT(fused.kernels, testing::Not(Contains(Field(&Kernel::name, "layer1.0.relu"))));
 }
 
 }  // namespace

@@ -15,7 +15,6 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
-using ::testing::Not;
 
 LoweringChoices without_moments(LoweringChoices choices) {
   choices.input_moments.clear();
@@ -130,7 +129,7 @@ TEST_F(CudaMoments, TheTunerSaysWhoComputesTheProducts) {
               ElementsAre("layer1.2.conv3: backward_weights",
                           "layer1.2.bn3 + layer1.2.conv3: own gradient by moments",
                           "layer1.2.conv3: backward_data"));
-  EXPECT_THAT(all_kernels(step(choices)), Not(Contains(HasSubstr("layer2.1.conv3: own"))));
+  EXPECT_THAT(all_kernels(step(choices)), testing::Not(Contains(HasSubstr("layer2.1.conv3: own"))));
 }
 
 // Input, residual, output and mask once each.

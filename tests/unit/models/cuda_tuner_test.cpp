@@ -12,10 +12,8 @@
 namespace nearmetal::cuda {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
-using ::testing::UnorderedElementsAreArray;
 
 constexpr TuningDevice hopper_device{.compute_capability_major = hopper, .multiprocessors = 132};
 
@@ -48,7 +46,7 @@ class CudaTuner : public ::testing::Test {
   LoweringChoices decided() const {
     Tuner tuner(hopper_device, list(), true);
     const LoweringChoices choices = decide(graph_, options_, tuner);
-    EXPECT_THAT(tuner.used(), UnorderedElementsAreArray(list()));
+    EXPECT_THAT(tuner.used(), testing::UnorderedElementsAreArray(list()));
     return choices;
   }
 
@@ -92,8 +90,8 @@ TEST_F(CudaTuner, PinnedPlansWithoutADecisionAreRefusedByItsName) {
 
 TEST_F(CudaTuner, PinnedDecisionsMustBeKnown) {
   plans_.at("form of conv1").implementation = "hexagonal";
-  EXPECT_THAT([&] { decided(); }, ThrowsMessage<std::runtime_error>(
-                                      AllOf(HasSubstr("hexagonal"), HasSubstr("form of conv1"))));
+  EXPECT_THAT([&] { decided(); }, ThrowsMessage<std::runtime_error>(testing::AllOf(
+                                      HasSubstr("hexagonal"), HasSubstr("form of conv1"))));
 }
 
 }  // namespace

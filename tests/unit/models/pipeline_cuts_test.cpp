@@ -13,7 +13,6 @@ namespace nearmetal {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -53,7 +52,7 @@ TEST(Cuts, AreFoundByModuleAndByNode) {
   EXPECT_EQ(named_cuts(graph, "layer2", 2), named_cuts(graph, "layer2.3.relu", 2));
   EXPECT_EQ(cut_names(graph, cuts), "layer2.3,layer3.2");
   for (const int point : cut_points(graph)) {
-    EXPECT_THAT(named_cuts(graph, cut_name(graph, point), 2), ElementsAre(point));
+    EXPECT_THAT(named_cuts(graph, cut_name(graph, point), 2), testing::ElementsAre(point));
   }
 }
 

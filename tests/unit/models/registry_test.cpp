@@ -8,9 +8,6 @@
 namespace nearmetal {
 namespace {
 
-using ::testing::StrEq;
-using ::testing::ThrowsMessage;
-
 TEST(Registry, EveryNetworkBuildsUnderItsName) {
   for (const Network& network : networks()) {
     const Graph graph = network.build({64, 10, 96});
@@ -32,8 +29,8 @@ TEST(Registry, NamesAreUnique) {
 
 TEST(Registry, RefusesAnUnknownName) {
   for (const std::string name : {"resnet51", "", "ResNet50"}) {
-    EXPECT_THAT([&] { build_network(name); },
-                ThrowsMessage<std::invalid_argument>(StrEq("unknown model '" + name + "'")));
+    EXPECT_THAT([&] { build_network(name); }, testing::ThrowsMessage<std::invalid_argument>(
+                                                  testing::StrEq("unknown model '" + name + "'")));
   }
 }
 

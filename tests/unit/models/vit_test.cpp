@@ -11,7 +11,6 @@
 namespace nearmetal {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
@@ -63,7 +62,7 @@ TEST(Vit, RefusesWhatDoesNotDivide) {
           build_network("vit_b_16", {size, 10});
         },
         ThrowsMessage<std::invalid_argument>(
-            AllOf(HasSubstr("16 x 16"), HasSubstr(std::to_string(size)))));
+            testing::AllOf(HasSubstr("16 x 16"), HasSubstr(std::to_string(size)))));
   }
   EXPECT_THAT(
       [] {

@@ -14,7 +14,6 @@ namespace {
 using Runs = std::vector<Run>;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 
 RunSet set_of(const Runs& runs) {
   Report report = sample_report();
@@ -48,7 +47,7 @@ TEST(Attribution, CompareExplainsWhereBothSidesHaveProbes) {
   EXPECT_THAT(text.str(), HasSubstr("a step takes 27.01 ms instead of 24.01 ms (+12.5 %)"));
   EXPECT_THAT(text.str(), HasSubstr("copy/device 4295 GB/s -> 3436 GB/s"));
   EXPECT_THAT(text.str(), HasSubstr("likely cause 1, memory: "));
-  EXPECT_THAT(text.str(), Not(HasSubstr("--attribute")));
+  EXPECT_THAT(text.str(), testing::Not(HasSubstr("--attribute")));
   print_markdown(markdown, page_of(comparison));
   EXPECT_THAT(markdown.str(), HasSubstr("| memory | +3.00 | +12.5 % | "));
   EXPECT_THAT(to_json(comparison, std::nullopt, ExitCode::ok), HasSubstr("\"layer\": \"memory\""));

@@ -16,7 +16,6 @@ using Runs = std::vector<Run>;
 using enum LaunchMode;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 
 Explanation explained(const Runs& base, const Runs& next,
                       const Maybe<double>& noise_share = Unknown{"one run"}) {
@@ -49,7 +48,7 @@ void expect_only(const Explanation& explanation, Layer layer, double seconds) {
   EXPECT_NEAR(explanation.unexplained_seconds, 0, 1e-9);
   for (size_t i = 1; i < explanation.layers.size(); ++i) {
     EXPECT_FALSE(explanation.layers[i].counts()) << to_string(explanation.layers[i].layer);
-    EXPECT_THAT(explanation.layers[i].statement, Not(IsEmpty()));
+    EXPECT_THAT(explanation.layers[i].statement, testing::Not(IsEmpty()));
   }
   ASSERT_FALSE(explanation.causes.empty());
   EXPECT_EQ(explanation.causes.front().layer, layer);

@@ -17,8 +17,6 @@ namespace nearmetal {
 namespace {
 
 using testing::Contains;
-using testing::ElementsAre;
-using testing::EndsWith;
 using testing::Field;
 using testing::HasSubstr;
 using testing::Not;
@@ -166,7 +164,7 @@ TEST(Compare, NotesTellWhatIsBehindTheRuns) {
     EXPECT_THAT(row.notes, has_note(code)) << code;
   }
   const auto tools = std::ranges::find(row.notes, "different_tool", &Warning::code);
-  EXPECT_THAT(tools->text, EndsWith("| " + builds_text({runs[0].tool, runs[2].tool})));
+  EXPECT_THAT(tools->text, testing::EndsWith("| " + builds_text({runs[0].tool, runs[2].tool})));
   ASSERT_EQ(row.new_side.warnings.size(), 1U);
   EXPECT_EQ(row.new_side.warnings[0].warning.code, "throttled");
   EXPECT_THAT(to_json(compare(base_set(), next, {}), std::nullopt, ExitCode::ok),
@@ -276,8 +274,8 @@ TEST(Compare, ArmsArePairedByNameAndTheMissingOnesShown) {
   for (const ComparisonRow& row : comparison.rows) {
     shown.push_back(row.arm + ": " + to_string(row.verdict));
   }
-  EXPECT_THAT(shown, ElementsAre("old: NOT-COMPARABLE", "new: NOT-COMPARABLE", "1x2: SLOWER",
-                                 "1x1: EQUIVALENT"))
+  EXPECT_THAT(shown, testing::ElementsAre("old: NOT-COMPARABLE", "new: NOT-COMPARABLE",
+                                          "1x2: SLOWER", "1x1: EQUIVALENT"))
       << "the worst first";
   EXPECT_EQ(comparison.rows[0].reason, "only in the base");
   EXPECT_EQ(comparison.rows[1].reason, "only in the new set");

@@ -15,13 +15,12 @@ namespace {
 
 using json::Json;
 using testing::HasSubstr;
-using testing::StartsWith;
 
 std::string contradiction_of(const std::string& text) {
   try {
     consistent_report_from_json(text);
   } catch (const InvalidReport& error) {
-    EXPECT_THAT(error.what(), StartsWith("it contradicts itself: /"));
+    EXPECT_THAT(error.what(), testing::StartsWith("it contradicts itself: /"));
     return error.what();
   }
   return "";

@@ -14,7 +14,6 @@ namespace nearmetal {
 namespace {
 
 using testing::HasSubstr;
-using testing::Not;
 using Sides = std::vector<std::pair<std::string, std::vector<double>>>;
 
 GateResult gate(const RunSet& base, const RunSet& next, FailOn fail_on = FailOn::regression,
@@ -224,7 +223,7 @@ TEST(Gate, VerdictsOfSeveralRowsAreThoseAfterHolm) {
   std::ostringstream table, junit;
   print_text(table, page_of(comparison));
   print_junit(junit, comparison, result);
-  EXPECT_THAT(table.str(), Not(HasSubstr(" SLOWER (")));
+  EXPECT_THAT(table.str(), testing::Not(HasSubstr(" SLOWER (")));
   EXPECT_THAT(table.str(), HasSubstr("verdicts after Holm's correction for 3 rows"));
   EXPECT_THAT(table.str(), HasSubstr("SLOWER by itself, but not after Holm's correction for 3"));
   EXPECT_THAT(junit.str(), HasSubstr("failures=\"0\" errors=\"0\" skipped=\"1\""));

@@ -18,9 +18,7 @@ namespace {
 
 using json::Json;
 using testing::ElementsAre;
-using testing::EndsWith;
 using testing::HasSubstr;
-using testing::StartsWith;
 
 std::string refusal_of_report(const std::string& text) {
   return refusal_of<InvalidReport>([&] { report_from_json(text); });
@@ -165,8 +163,8 @@ TEST(ReportJson, AReasonStaysShortWhereALongWordIsNoJson) {
   } catch (const InvalidReport& error) {
     const std::string reason = error.what();
     EXPECT_LT(reason.size(), 250);
-    EXPECT_THAT(reason, StartsWith("not JSON: parse error at line 1"));
-    EXPECT_THAT(reason, EndsWith("\u00e9..."));
+    EXPECT_THAT(reason, testing::StartsWith("not JSON: parse error at line 1"));
+    EXPECT_THAT(reason, testing::EndsWith("\u00e9..."));
   }
 }
 

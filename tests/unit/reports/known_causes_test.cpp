@@ -11,7 +11,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 // Two sides that are alike, for a test to change; one layer that counts.
 struct KnownCauses : testing::Test {
@@ -70,7 +69,7 @@ TEST_F(KnownCauses, LayersThatDoNotCountOrSaveTimeHaveNone) {
   better.seconds = -0.01;
   open.seconds = Unknown{"not probed"};
   new_machine.usable_cpus = 0;
-  EXPECT_THAT(known_causes(base, next, {hidden, noise, better, open}), IsEmpty());
+  EXPECT_THAT(known_causes(base, next, {hidden, noise, better, open}), testing::IsEmpty());
 }
 
 TEST_F(KnownCauses, OfACpuThatIsEmulatedComeBeforeWhatFitsManyLayers) {

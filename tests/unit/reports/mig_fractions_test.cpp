@@ -15,8 +15,6 @@
 namespace nearmetal {
 namespace {
 
-using testing::HasSubstr;
-
 // Adds one H200, as CUDA shows it, or a part of it.
 int64_t add_gpu(Report& report, const std::string& name, int64_t multiprocessors,
                 double gigabytes) {
@@ -213,8 +211,9 @@ TEST(MigFractions, TellOfVgpusWhatTheirGuestsKnow) {
   add_runs(set, report, "made up");
   std::ostringstream out;
   print_markdown(out, set);
-  EXPECT_THAT(out.str(), HasSubstr("alone: on a vGPU A100-40C, licence: unlicensed, scheduler: not "
-                                   "known here"));
+  EXPECT_THAT(out.str(),
+              testing::HasSubstr("alone: on a vGPU A100-40C, licence: unlicensed, scheduler: not "
+                                 "known here"));
 }
 
 TEST(MigFractions, OfSeveralReportsWhatOneHasIsNotUnsupported) {

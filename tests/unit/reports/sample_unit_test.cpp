@@ -24,7 +24,6 @@
 namespace nearmetal {
 namespace {
 
-using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 using testing::ThrowsMessage;
@@ -48,7 +47,7 @@ std::string printed(const Print& print) {
   return text.str();
 }
 
-const auto says_sequences = AllOf(HasSubstr("sequences/s"), Not(HasSubstr("images")));
+const auto says_sequences = testing::AllOf(HasSubstr("sequences/s"), Not(HasSubstr("images")));
 
 TEST(SampleUnit, NamesTheKeysOfAReport) {
   Report report = of_sequences(sample_report());

@@ -7,13 +7,11 @@
 namespace nearmetal {
 namespace {
 
-using testing::ElementsAre;
-
 TEST(ToldText, NamesWhoGaveAWarning) {
   const Warning warning{
       .code = "drift", .text = "it drifts", .job = 1, .rank = 2, .stage = 0, .host = "vm0"};
   EXPECT_EQ(attributed_text(warning), "job 2: rank 2, stage 0 (vm0): it drifts");
-  EXPECT_THAT(givers_of(warning), ElementsAre("job 2", "rank 2, stage 0 (vm0)"));
+  EXPECT_THAT(givers_of(warning), testing::ElementsAre("job 2", "rank 2, stage 0 (vm0)"));
   EXPECT_EQ(attributed_text({"drift", "it drifts"}), "it drifts");
 }
 

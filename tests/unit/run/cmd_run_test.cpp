@@ -11,7 +11,6 @@ namespace {
 using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::Not;
 
 TEST_F(CmdRun, MeasuresAndReports) {
@@ -60,7 +59,7 @@ TEST_F(CmdRun, InferenceHasLogitsAndLatencyInPlaceOfALoss) {
   EXPECT_GT(*measured.ranks.at(0).latency->p99_seconds, 0);
   EXPECT_EQ(measured.proof.outputs_finite, true);
   EXPECT_FALSE(measured.proof.window_end_loss);
-  EXPECT_THAT(measured.ranks.at(0).loss, IsEmpty());
+  EXPECT_THAT(measured.ranks.at(0).loss, testing::IsEmpty());
   EXPECT_THAT(out.str(), HasSubstr(" inference, fp32"));
   EXPECT_THAT(out.str(), HasSubstr("of 1000 steps one at a time"));
   EXPECT_THAT(out.str(), Not(HasSubstr("loss")));

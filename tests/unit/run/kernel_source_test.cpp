@@ -11,9 +11,7 @@
 namespace nearmetal {
 namespace {
 
-using testing::AllOf;
 using testing::ElementsAre;
-using testing::EndsWith;
 using testing::Field;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
@@ -100,10 +98,10 @@ TEST(KernelsTimed, AreWarnedOfInJobsOfSeveralRanksUnlessTimedApart) {
   source.cache = "plans.json";
   EXPECT_TRUE(warnings_of_timing(source, choices, device, 1).empty());
   EXPECT_TRUE(warnings_of_timing(source, choices, DeviceInfo(), 2).empty()) << "apart";
-  EXPECT_THAT(
-      warnings_of_timing(source, choices, device, 2),
-      ElementsAre(AllOf(Field(&Warning::code, "kernels_timed"),
-                        Field(&Warning::text, EndsWith("; the next run finds them chosen")))));
+  EXPECT_THAT(warnings_of_timing(source, choices, device, 2),
+              ElementsAre(testing::AllOf(
+                  Field(&Warning::code, "kernels_timed"),
+                  Field(&Warning::text, testing::EndsWith("; the next run finds them chosen")))));
   source.cache.reset();
   EXPECT_THAT(warnings_of_timing(source, choices, device, 2),
               ElementsAre(Field(&Warning::text, HasSubstr("; with a plan cache the next run"))));

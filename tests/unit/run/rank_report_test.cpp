@@ -11,7 +11,6 @@ namespace nearmetal {
 namespace {
 
 using testing::Contains;
-using testing::ElementsAre;
 using testing::Field;
 using testing::HasSubstr;
 using testing::Not;
@@ -86,7 +85,7 @@ TEST_F(RankReport, OfACompleteRun) {
   EXPECT_EQ(*run.share_of_peak, 0.5);
   EXPECT_EQ(*run.proof.window_end_loss, 2);
   EXPECT_EQ(run.communication, std::nullopt);
-  EXPECT_THAT(run.warnings, ElementsAre(nearmetal::Warning{"plan_cache", "full"}));
+  EXPECT_THAT(run.warnings, testing::ElementsAre(nearmetal::Warning{"plan_cache", "full"}));
 }
 
 TEST_F(RankReport, WarnsOfAStepThatStoodStill) {

@@ -13,8 +13,6 @@
 namespace nearmetal {
 namespace {
 
-using testing::ElementsAre;
-
 // A program whose steps take so long with each way to sum, and slower from step to step.
 class DriftingProgram : public FakeProgram {
  public:
@@ -70,7 +68,7 @@ TEST_F(TryAllReduces, TakeTurnsAndFindTheFaster) {
   EXPECT_DOUBLE_EQ(tried[1].step_seconds, 0.0247);
   EXPECT_EQ(fastest(tried).all_reduce, AllReduceKind::host);
   const std::pair by_nccl(nccl(), int64_t{1} << 20), by_host(host(), int64_t{1} << 20);
-  EXPECT_THAT(program.taken, ElementsAre(by_nccl, by_host, by_host, by_nccl));
+  EXPECT_THAT(program.taken, testing::ElementsAre(by_nccl, by_host, by_host, by_nccl));
   EXPECT_EQ(script.restarts, 4) << "each from the same parameters";
   EXPECT_EQ(script.most_queued, 3) << "as in the timed window";
   EXPECT_EQ(script.waited, script.enqueued);

@@ -11,9 +11,6 @@
 namespace nearmetal {
 namespace {
 
-using testing::HasSubstr;
-using testing::ThrowsMessage;
-
 // A report of ranks on hosts, in emulated VMs where `vms` says so, in jobs of so many ranks.
 Report report_of(const std::vector<int64_t>& hosts, const std::vector<int64_t>& jobs = {},
                  const std::vector<int64_t>& vms = {}) {
@@ -63,7 +60,7 @@ TEST(RepeatedLayout, TakesTheHostsInTheOrderOfTheReportAndTheirFirstGpus) {
 TEST(RepeatedLayout, RefusesOtherNumbersOfHostsAndGpus) {
   const auto refused = [](const Report& report, const std::string& hosts, const char* why) {
     EXPECT_THAT([&] { request_of(report, hosts); },
-                ThrowsMessage<std::invalid_argument>(HasSubstr(why)));
+                testing::ThrowsMessage<std::invalid_argument>(testing::HasSubstr(why)));
   };
   refused(report_of({0, 1}), "a:2", "it ran on 2 hosts (");
   refused(report_of({0, 0}), "a:1", "more GPUs of a host than 'a' has: 1");

@@ -17,7 +17,6 @@ namespace nearmetal {
 namespace {
 
 using testing::HasSubstr;
-using testing::ThrowsMessage;
 
 class SweepRunsTest : public testing::Test {
  protected:
@@ -130,7 +129,7 @@ TEST_F(SweepRunsTest, AnotherBuildIsRefusedUnlessTold) {
   const Tool first = origin.tool;
   origin.tool.build_id = sha256("another");
   EXPECT_THAT([&] { resumed(); },
-              ThrowsMessage<std::invalid_argument>(
+              testing::ThrowsMessage<std::invalid_argument>(
                   AllOf(HasSubstr("the journal of another build of nearmetal (" + first.version),
                         HasSubstr(*origin.tool.build_id), HasSubstr("--allow-other-build"))));
   options.any_build = true;

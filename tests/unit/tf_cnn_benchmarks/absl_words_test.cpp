@@ -9,7 +9,6 @@ namespace nearmetal {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::ThrowsMessage;
 using Words = std::vector<std::string>;
 
@@ -29,7 +28,7 @@ TEST(AbslWords, ABooleanTakesNoWordBehindIt) {
       [] {
         spelled_out({"--use_fp16", "true"});
       },
-      ThrowsMessage<std::invalid_argument>(HasSubstr("--use_fp16=true")));
+      ThrowsMessage<std::invalid_argument>(testing::HasSubstr("--use_fp16=true")));
   EXPECT_THAT([] { spelled_out({"--use_fp16=yes"}); },
               ThrowsMessage<std::invalid_argument>("--use_fp16 is true or false, not 'yes'"));
 }

@@ -15,8 +15,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::ThrowsMessage;
 using Words = std::vector<std::string>;
 
 TfFlagValues values_of(const Words& words) {
@@ -124,7 +122,7 @@ TEST(TfTranslation, OnlyTheDefaultOfWhatIsRefusedIsTaken) {
                                  ? (std::string(flag.standard) == "true" ? "false" : "true")
                                  : "77";
     EXPECT_THAT([&] { translated(flags, {}, false); },
-                ThrowsMessage<std::invalid_argument>(HasSubstr(flag.meaning)))
+                testing::ThrowsMessage<std::invalid_argument>(HasSubstr(flag.meaning)))
         << flag.name;
   }
   EXPECT_EQ(refusal_of_flags({"--model=resnet50", "--trace_file="}), "");
@@ -157,7 +155,7 @@ TEST(TfTranslation, WhatHasNoEffectIsSaidOnce) {
   const auto remarks = [](const Words& words) {
     return translated(values_of(words), {}, false).remarks;
   };
-  EXPECT_THAT(remarks({"--model=resnet50", "--num_gpus=1"}), IsEmpty());
+  EXPECT_THAT(remarks({"--model=resnet50", "--num_gpus=1"}), testing::IsEmpty());
   EXPECT_THAT(remarks({"--model=resnet50", "--xla", "--momentum=0.8", "--fp16_loss_scale=2",
                        "--gradient_repacking=2"}),
               ElementsAre(HasSubstr("--fp16_loss_scale, --gradient_repacking, --momentum, --xla")));
