@@ -124,9 +124,7 @@ TYPED_TEST(Decide, AWrongSecondMomentIsRefused) {
         NM_CALL(cudaStreamSynchronize(stream));
         std::vector<float> values(central->bytes / sizeof(float));
         NM_CALL(cudaMemcpy(values.data(), central->data, central->bytes, cudaMemcpyDeviceToHost));
-        for (float& value : values) {
-          value *= 1 - 1 / static_cast<float>(this->multiprocessors_);
-        }
+        for (float& value : values) value *= 1 - 1 / static_cast<float>(this->multiprocessors_);
         NM_CALL(cudaMemcpy(central->data, values.data(), central->bytes, cudaMemcpyHostToDevice));
       };
     }

@@ -62,9 +62,7 @@ TYPED_TEST(MomentsSums, EqualLoops) {
           centred[i] += value * (at_x[row * channels + i] - mean[i]);
         }
       }
-      for (int i = 0; i < channels; ++i) {
-        centred[i] *= state_of(norm.state.inverse_deviation)[i];
-      }
+      for (int i = 0; i < channels; ++i) centred[i] *= state_of(norm.state.inverse_deviation)[i];
       EXPECT_LT(relative_error(dz.values(), expected), 2 * this->tolerance);
       EXPECT_LT(relative_error(state_of(norm.state.bias_gradient), sum), this->tolerance);
       EXPECT_LT(relative_error(state_of(norm.state.scale_gradient), centred), this->tolerance);

@@ -188,9 +188,7 @@ BatchTensor prepend_token(const BatchTensor& x, Values token) {
 PrependedGradients prepend_token_gradients(const BatchTensor& dy, Shape input) {
   PrependedGradients gradients{BatchTensor(dy.batch, input), std::vector<double>(input.channels)};
   for (int64_t c = 0; c < input.channels; ++c) {
-    for (int64_t sample = 0; sample < dy.batch; ++sample) {
-      gradients.token[c] += dy.plane(c)[sample];
-    }
+    for (int64_t sample = 0; sample < dy.batch; ++sample) gradients.token[c] += dy.plane(c)[sample];
     std::copy_n(dy.plane(c) + dy.batch, gradients.input.plane_size(), gradients.input.plane(c));
   }
   return gradients;
@@ -219,9 +217,7 @@ std::vector<double> positions_gradient(const BatchTensor& dy) {
 BatchTensor token_ids(std::span<const int32_t> ids, int64_t batch) {
   const int64_t tokens = std::ssize(ids) / batch;
   BatchTensor y(batch, {1, tokens});
-  for (int64_t i = 0; i < std::ssize(ids); ++i) {
-    y.values[i % tokens * batch + i / tokens] = ids[i];
-  }
+  for (int64_t i = 0; i < std::ssize(ids); ++i) y.values[i % tokens * batch + i / tokens] = ids[i];
   return y;
 }
 

@@ -94,9 +94,7 @@ TEST(Settings, ADocumentHoldsThemInTheirOrder) {
     EXPECT_EQ(read, changed) << setting.name;
   }
   std::vector<std::string> names, written;
-  for (const Setting& setting : settings_of_run()) {
-    names.emplace_back(setting.name);
-  }
+  for (const Setting& setting : settings_of_run()) names.emplace_back(setting.name);
   const Json plain = json::Writer::json_of(RunConfig{});
   for (const auto& [name, value] : plain.items()) written.push_back(name);
   EXPECT_EQ(written, names);

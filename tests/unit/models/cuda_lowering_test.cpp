@@ -57,9 +57,7 @@ TEST(CudaLowering, ForwardOnlyHasNoBackwardKernels) {
   options.forward_only = true;
   const LoweredStep step = lowered(graph, options, {});
   EXPECT_THAT(step.kernels, Contains(Field(&Kernel::name, HasSubstr("layer4.1.conv2"))));
-  for (const Kernel& kernel : step.kernels) {
-    EXPECT_NE(kernel.phase, Phase::backward) << kernel.name;
-  }
+  for (const Kernel& kernel : step.kernels) EXPECT_NE(kernel.phase, Phase::backward) << kernel.name;
 }
 
 ConvolutionShape data_gradient_of(const LoweredStep& step, const std::string& name) {

@@ -49,9 +49,7 @@ class Sessions {
     auto [base, next] = sides();
     const double level = 1000 * (1 - session_.drop);
     const auto take_run = [&](RunSet& set) {
-      for (RunArm& arm : set.arms) {
-        fill(arm.runs.emplace_back(shape_.arms[0].runs[0]), level, '2');
-      }
+      for (RunArm& arm : set.arms) fill(arm.runs.emplace_back(shape_.arms[0].runs[0]), level, '2');
     };
     return judge_sequentially({base}, next, {}, {.fail_on = session_.fail_on}, session_.reruns,
                               take_run)

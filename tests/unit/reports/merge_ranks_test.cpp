@@ -196,9 +196,7 @@ TEST(MergeRanks, AProofThatFailsOnOneRankFails) {
 TEST(MergeRanks, TheStepThatFailedIsTheFirstOfAnyRank) {
   for (const std::array steps : {std::array{3, 7, 5}, std::array{7, 3, 5}, std::array{5, 7, 3}}) {
     auto parts = three();
-    for (size_t i = 0; i < steps.size(); ++i) {
-      parts[i].arms[0].runs[0].proof.failed_step = steps[i];
-    }
+    for (size_t i = 0; i < steps.size(); ++i) parts[i].arms[0].runs[0].proof.failed_step = steps[i];
     EXPECT_EQ(merged_run(parts).proof.failed_step, 3);
   }
 }

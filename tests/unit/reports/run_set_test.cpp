@@ -147,9 +147,7 @@ TEST(Baseline, RefusesBadNamesAndReportsWithoutACompleteRun) {
 
 std::vector<double> values_of(const RunSet& set) {
   std::vector<double> values;
-  for (const SetRun& run : set.arms.at(0).runs) {
-    values.push_back(*run.run.throughput);
-  }
+  for (const SetRun& run : set.arms.at(0).runs) values.push_back(*run.run.throughput);
   return values;
 }
 
