@@ -92,8 +92,7 @@ class Image(unittest.TestCase):
         self.assertIn(f"commit {self.commit}\n", self.run_in("nearmetal --version"))
         self.assertEqual(self.run_in("id -u; id -un").split(), ["1000", "nearmetal"])
         self.assertEqual(self.run_in("test -w /opt/nearmetal/bin || echo no").strip(), "no")
-        inspected = json.loads(buildah("inspect", "--type", "image", IMAGE))
-        config = inspected["OCIv1"]["config"]
+        config = json.loads(buildah("inspect", "--type", "image", IMAGE))["OCIv1"]["config"]
         self.assertEqual((config["User"], config["WorkingDir"], config["Cmd"]),
                          ("nearmetal", "/home/nearmetal", ["nearmetal", "doctor"]))
 

@@ -57,8 +57,7 @@ class Baseline(CompareTest):
             self.tell_cpu(name, stepping=1)
         self.assertIn("6|3", self.call("gate", "main", *new).out)
         self.tell_cpu(new[0], stepping=2)
-        process = self.call("gate", "main", *new)
-        self.assert_verdict(process, 4, "cpu_id")
+        self.assert_verdict(self.call("gate", "main", *new), 4, "cpu_id")
 
     def tell_cpu(self, name, stepping):
         with open(self.path(name), encoding="utf-8") as file:

@@ -96,8 +96,7 @@ class Bundle(unittest.TestCase):
         process = self.needed_libraries(self.root)
         self.assertEqual((process.returncode, process.stderr), (0, ""), process.stdout)
         self.assertRegex(process.stdout, r"(?m)^GLIBC_2\.\d+: .*\bnearmetal\b")
-        text = (SCRIPTS.parent / "README.md").read_text(encoding="utf-8")
-        self.assertIn("glibc 2.34", text)
+        self.assertIn("glibc 2.34", (SCRIPTS.parent / "README.md").read_text(encoding="utf-8"))
 
     def google_benchmark(self):
         """The system's, which refers to the newest libstdc++, and not the one in the bundle."""
@@ -173,8 +172,7 @@ class Bundle(unittest.TestCase):
         with open(os.path.join(self.node, "a.json"), encoding="utf-8") as file:
             self.assertEqual(json.load(file)["status"], "complete")
         self.assertIn("verdict", self.nearmetal("compare", "a.json", "b.json"))
-        doctor = run(self.executable, "doctor", cwd=self.node)
-        self.assertIn("the cpu backend works", doctor.stdout)
+        self.assertIn("the cpu backend works", run(self.executable, "doctor", cwd=self.node).stdout)
 
     @unittest.skipIf(shutil.which("gnuplot") is None, "no gnuplot: apt-get install gnuplot-nox")
     def test_charts_are_drawn_by_the_gnuplot_of_the_node(self):
@@ -198,8 +196,7 @@ class Bundle(unittest.TestCase):
         subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix, "--strip"], check=True,
                        capture_output=True)
         self.assertEqual(files_below(prefix), files_below(self.root))
-        process = run(os.path.join(prefix, "bin", "nearmetal"), "--version")
-        self.assertIn("onednn", process.stdout)
+        self.assertIn("onednn", run(os.path.join(prefix, "bin", "nearmetal"), "--version").stdout)
 
 
 if __name__ == "__main__":

@@ -56,8 +56,7 @@ class CiTest(cli.CliTest):
     def on_gitlab(self):
         job = yaml.safe_load((CI / "gitlab.yml").read_text(encoding="utf-8"))[".nearmetal"]
         variables = {**job["variables"], "NEARMETAL_CI": str(CI), **self.settings}
-        script = "\n".join(["set -eo pipefail", *job["script"]])
-        return self.shell(["bash"], script, variables), job
+        return self.shell(["bash"], "\n".join(["set -eo pipefail", *job["script"]]), variables), job
 
     def on_jenkins(self):
         pipeline = (CI / "Jenkinsfile").read_text(encoding="utf-8")

@@ -135,8 +135,7 @@ class CliTest(unittest.TestCase):
         """Its standard error is a terminal, for shown_by()."""
         terminal, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        process = self.start(*arguments, stderr=slave, env={**clean_environment(),
-                                                            "TERM": "xterm"})
+        process = self.start(*arguments, stderr=slave, env={**clean_environment(), "TERM": "xterm"})
         os.close(slave)
         process.terminal = terminal
         self.addCleanup(os.close, terminal)
@@ -145,8 +144,7 @@ class CliTest(unittest.TestCase):
     def start_into_window(self, *arguments):
         """The same; a step of the timed window is done."""
         process = self.start_on_terminal(*arguments)
-        text = shown_by(process, until=b"s left")
-        self.assertIn("s left", text)
+        self.assertIn("s left", shown_by(process, until=b"s left"))
         return process
 
     def call(self, *arguments, **options):

@@ -15,8 +15,7 @@ class Compare(comparing.CompareTest):
         base, new = self.runs("base", 1000, count=2), self.runs("new", 1000, count=2, minute=60)
         sides = ["compare", "--base", *base, "--new", *new]
         self.assertEqual(self.json_of(*sides, "--metric", "throughput"), self.json_of(*sides))
-        rows = self.json_of(*sides, "--metric", "all")["rows"]
-        metrics = {row["metric"] for row in rows}
+        metrics = {row["metric"] for row in self.json_of(*sides, "--metric", "all")["rows"]}
         self.assertLessEqual({"throughput_images_per_second", "p99_step_seconds",
                               "prepare_seconds"}, metrics)
         self.assertNotIn("throughput_sequences_per_second", metrics, "there are none")
@@ -49,8 +48,7 @@ class Compare(comparing.CompareTest):
         self.assertIsNone(document["gate"])
         self.json_of("compare", base[0], slow[0])
         self.json_of(*sides, "--metric", "median_step_seconds", "set_up_seconds")
-        markdown = self.call(*sides, "--markdown").out
-        self.assertIn("| SLOWER", markdown)
+        self.assertIn("| SLOWER", self.call(*sides, "--markdown").out)
 
     def test_other_work_is_exit_4_and_can_be_allowed(self):
         base = self.runs("base", 1000)
@@ -81,16 +79,14 @@ class Compare(comparing.CompareTest):
         label = "the base is measured, the new set emulated"
         self.assert_verdict(self.call(*allowed), 0, "SLOWER", label)
         self.assertIn(label, self.call(*allowed, "--markdown").out)
-        row = self.json_of(*allowed)["rows"][0]
-        self.assertEqual(row["notes"][0]["code"], "kinds_differ")
+        self.assertEqual(self.json_of(*allowed)["rows"][0]["notes"][0]["code"], "kinds_differ")
         self.call(*allowed, "--html", "page.html", "--no-charts")
         self.assertIn(label, pathlib.Path(self.path("page.html")).read_text(encoding="utf-8"))
 
     def test_no_row_in_common_is_exit_4(self):
         def rename(report, _):
             report["arms"] = [{**report["arms"][0], "name": name} for name in ("1x4", "1x8")]
-        base = self.runs("base", 1000)
-        process = self.call("compare", "--base", *base, "--new",
+        process = self.call("compare", "--base", *self.runs("base", 1000), "--new",
                             *self.runs("other", 1000, minute=60, change=rename))
         self.assert_verdict(process, 4, "only in the base", "only in the new set")
 
@@ -104,8 +100,7 @@ class Compare(comparing.CompareTest):
         arguments = ["compare", "--bare", *self.runs("bare", 1000, change=bare), "--vm",
                      *self.runs("vm", 990, minute=60, change=vm)]
         process = self.call(*arguments)
-        self.assert_verdict(process, 0, "hypervisor_cpu_flag", "memory_bytes",
-                            "Virtual CPU")
+        self.assert_verdict(process, 0, "hypervisor_cpu_flag", "memory_bytes", "Virtual CPU")
         self.assertNotIn("published: ", process.out)
         self.assertNotIn("given as bare metal", process.out)
         options = self.json_of(*arguments)["options"]
@@ -147,8 +142,7 @@ class Compare(comparing.CompareTest):
 
     def test_what_cannot_be_read_is_exit_5(self):
         good = self.made("good.json", 1000, 0)
-        bad = self.write("bad.json", "{")
-        self.assert_refused(self.call("compare", good, bad), 5, "bad.json")
+        self.assert_refused(self.call("compare", good, self.write("bad.json", "{")), 5, "bad.json")
         self.assert_refused(self.call("gate", "no-such-baseline", good), 5, "no-such-baseline",
                             "neither a report, a folder nor a baseline; baselines/ holds none",
                             "baseline add")

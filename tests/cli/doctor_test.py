@@ -34,8 +34,7 @@ class Doctor(cli.CliTest):
 
     @unittest.skipUnless(shutil.which("mpirun"), "there is no mpirun")
     def test_mpirun_starts_two_ranks(self):
-        found = self.findings()
-        self.assertEqual(found["mpi"]["seen"], "mpirun started two ranks")
+        self.assertEqual(self.findings()["mpi"]["seen"], "mpirun started two ranks")
 
     def test_a_layout_file_of_this_machine_is_checked_against_it(self):
         layouts = {"hosts": [{"name": "localhost", "gpus": 0}],
@@ -104,8 +103,7 @@ class Doctor(cli.CliTest):
         environment = {**cli.clean_environment(), "PATH": self.folder}
         layouts = self.write("layouts.json", json.dumps(
             {"hosts": [{"name": "localhost", "gpus": 0}], "layouts": [{"shape": "1x1x1"}]}))
-        found = self.findings(layouts, env=environment)
-        self.assertEqual(found["no_mpi"]["severity"], "blocker")
+        self.assertEqual(self.findings(layouts, env=environment)["no_mpi"]["severity"], "blocker")
         process = self.call("sweep", layouts, "--output", "s.json", env=environment)
         self.assert_refused(process, 8, "mpirun", "is not on PATH")
         self.assertEqual(os.listdir(self.folder), ["layouts.json"])
@@ -114,8 +112,7 @@ class Doctor(cli.CliTest):
         self.write("mpirun", "#!/bin/sh\n[ \"$1\" = --version ] && exit 0\necho no slots; exit 1\n")
         os.chmod(self.path("mpirun"), 0o755)
         environment = {**cli.clean_environment(), "PATH": self.folder + ":" + os.environ["PATH"]}
-        found = self.findings(env=environment)
-        self.assertIn("no slots", found["mpi_launch"]["seen"])
+        self.assertIn("no slots", self.findings(env=environment)["mpi_launch"]["seen"])
 
     def test_constructed_gpus_are_seen_through_nvml(self):
         environment = {**cli.clean_environment(), "LD_LIBRARY_PATH": FAKE_NVML,

@@ -27,8 +27,7 @@ class OldDriver(cli.CliTest):
                          r"install driver \d+ or later, or, for a data-centre GPU with driver \d+")
 
     def test_a_driver_that_is_new_enough_is_not_the_reason(self):
-        process = self.on(19000, "run", "--device", "cuda")
-        self.assert_refused(process, 8, "no CUDA-capable device")
+        self.assert_refused(self.on(19000, "run", "--device", "cuda"), 8, "no CUDA-capable device")
 
 
 if __name__ == "__main__":

@@ -135,14 +135,13 @@ class Export(cli.CliTest):
         self.assertAlmostEqual(ratio, 2, delta=0.1)
 
     def test_refusals(self):
-        existing = self.write("old", "precious")
         cases = [
             (["--batch", "4"], 2, "--batch would be for: add --steps"),
             (["--steps", "1", "--batch", "auto"], 2, "--batch auto is for run"),
             (["--steps", "0"], 2, "'0'"),
             (["--steps", "1", "--device", "cpu", "--gpu", "1"], 2, "--gpu"),
             (["--output", "-"], 2, "files alone"),
-            (["--output", existing], 9, "--force replaces it"),
+            (["--output", self.write("old", "precious")], 9, "--force replaces it"),
             (["--output", "none/x"], 9, "there is no folder none"),
             (["--last-scale", "2"], 2, "--last-scale"),
             (["--last-scale", "0.2", "--zero-init"], 2, "give one of them"),

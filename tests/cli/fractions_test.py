@@ -160,14 +160,12 @@ class Fractions(cli.SweepTest):
         host = {"name": "localhost", "gpus": 0}
         job = {"instances": [{"host": "localhost", "ranks": 1}], "share": {"way": "mps"}}
         layouts = {"hosts": [host], "layouts": [{"name": "both", "jobs": [job, job]}]}
-        self.assert_refused(self.sweep_file(layouts), 8,
-                            "/layouts/0", "MPS needs a GPU")
+        self.assert_refused(self.sweep_file(layouts), 8, "/layouts/0", "MPS needs a GPU")
         host["gpus"], job["instances"] = 1, [{"host": "localhost", "gpus": [0]}]
         no_driver = {**cli.clean_environment(), "PATH": "/nowhere"}
         self.assert_refused(self.sweep_file(layouts, env=no_driver), 8, "nvidia-cuda-mps-control")
         host["address"] = "192.0.2.1"
-        self.assert_refused(self.sweep_file(layouts), 2,
-                            "on this machine alone")
+        self.assert_refused(self.sweep_file(layouts), 2, "on this machine alone")
         self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("s.")], [])
 
     @unittest.skipIf(os.path.exists("/proc/driver/nvidia/version"), "there is a GPU")

@@ -109,8 +109,7 @@ class GpuRanks(cli.CliTest):
 
     def test_on_one_host_nccl_sums_alone_and_that_is_said(self):
         process = self.job(None, None)
-        exchange = self.run_of(process)["communication"]
-        self.assertEqual(exchange["all_reduce"], "nccl")
+        self.assertEqual(self.run_of(process)["communication"]["all_reduce"], "nccl")
         self.assertEqual(process.stderr.count("NCCL alone sums gradients"), 1, process.stderr)
         self.assertIn("a link", process.stdout)
 

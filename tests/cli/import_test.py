@@ -93,8 +93,7 @@ class Readers(ImportTest):
 
     def test_other_line_ends_and_prefixes_change_nothing(self):
         def figures(kind, file):
-            arms = self.imported(kind, file)["arms"]
-            return [(arm["name"], arm["imported"]) for arm in arms]
+            return [(arm["name"], arm["imported"]) for arm in self.imported(kind, file)["arms"]]
         prefixes = {"plain": "", "times": "2026-01-31T12:00:00.123456789Z ", "mpirun": "[1,0]<stdout>:",
                     "srun": "0: ", "both": "[2026-01-31 12:00:00,123] 0: "}
         for kind, name in (("mlperf", "mlperf_result.txt"), ("nccl-tests", "nccl_tests.log"),

@@ -42,6 +42,5 @@ class Mig(cli.CliTest):
 
     def layouts(self, *layouts, **more):
         document = {"hosts": [{"name": "localhost", "gpus": 1, **more}], "layouts": list(layouts)}
-        schema = json.loads(self.call("schema", "layout").out)
-        jsonschema.validate(document, schema)
+        jsonschema.validate(document, json.loads(self.call("schema", "layout").out))
         return self.write("layouts.json", json.dumps(document))

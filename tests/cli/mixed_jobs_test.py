@@ -45,8 +45,7 @@ class MixedJobs(cli.SweepTest):
 
     def mixed(self, output="s.json"):
         """The sweep of MIXED on CPUs, run once for all tests."""
-        folder = type(self).swept(self)
-        shutil.copy(os.path.join(folder, "s.json"), self.path(output))
+        shutil.copy(os.path.join(type(self).swept(self), "s.json"), self.path(output))
         return type(self).process
 
     @classmethod
@@ -196,8 +195,7 @@ class MixedJobs(cli.SweepTest):
         self.write("s.json", json.dumps(whole))
         added = self.call("baseline", "add", "main", "s.json")
         self.assertEqual(added.returncode, 0, added.err)
-        gated = self.call("gate", "main", self.later("t.json"), "--json")
-        rows = json.loads(gated.out)["rows"]
+        rows = json.loads(self.call("gate", "main", self.later("t.json"), "--json").out)["rows"]
         self.assertEqual({row["arm"] for row in rows}, {"at once, job 1", "at once, job 2"})
         self.assertNotIn("NOT-COMPARABLE", {row["verdict"] for row in rows})
         other = self.call("gate", "main", self.later("u.json", model="resnet34"))

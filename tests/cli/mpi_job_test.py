@@ -61,8 +61,7 @@ class MpiJob(plans.Plan):
         return manifest
 
     def pod(self, role, *arguments):
-        replicas = self.manifest(*JOB, *arguments)["spec"]["mpiReplicaSpecs"][role]
-        return replicas["template"]["spec"]
+        return self.manifest(*JOB, *arguments)["spec"]["mpiReplicaSpecs"][role]["template"]["spec"]
 
     def test_it_has_the_fields_of_its_definition(self):
         manifest = self.manifest(*JOB, "--rdma", "rdma/hca", "--memory", "64Gi",
@@ -142,8 +141,7 @@ class MpiJob(plans.Plan):
     def test_the_command_of_the_page_writes_one(self):
         page = (plans.ROOT / "docs/clusters.md").read_text(encoding="utf-8")
         command = re.search(r"^nearmetal (plan [^>]*)> job.yaml$", page.replace("\\\n", ""), re.M)[1]
-        manifest = self.manifest(*shlex.split(command)[1:])
-        self.assertEqual(manifest["spec"]["slotsPerWorker"], 8)
+        self.assertEqual(self.manifest(*shlex.split(command)[1:])["spec"]["slotsPerWorker"], 8)
 
     def test_what_is_no_value_is_refused(self):
         for arguments, fragments in (

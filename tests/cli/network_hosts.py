@@ -46,8 +46,7 @@ class NetworkTest(cli.CliTest):
             self.on(host, "ip", "address", "add", address + "/24", "dev", "cable")
             self.on(host, "ip", "link", "set", "cable", "up")
         self.addCleanup(self.kill_all)
-        cases = "\n".join(f"{address}) pid={self.pids[host]} ;;"
-                          for host, address in HOSTS.items())
+        cases = "\n".join(f"{address}) pid={self.pids[host]} ;;" for host, address in HOSTS.items())
         os.chmod(self.write("shell", SHELL.format(cases=cases)), 0o755)
 
     def start_host(self, name):

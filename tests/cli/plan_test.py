@@ -163,8 +163,7 @@ class Forms(plans.Plan):
     def test_plans_of_a_report_are_for_shares_of_one_size(self):
         shares = [{"way": "mps", "threads_percent": percent} for percent in (25, 75)]
         jobs = [{"instances": [{"host": "a", "gpus": [0]}], "share": share} for share in shares]
-        hosts = [{"name": "a", "gpus": 1}]
-        path = self.write("a.json", json.dumps({"hosts": hosts,
+        path = self.write("a.json", json.dumps({"hosts": [{"name": "a", "gpus": 1}],
                                                 "layouts": [{"name": "x", "jobs": jobs}]}))
         self.assert_refused(self.call("plan", path, "--plans", "r.json"), 2, "a.json: /layouts/0: "
                             "--plans holds for shares of one size", "25 %, 75 %")

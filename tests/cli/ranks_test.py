@@ -128,8 +128,7 @@ class Ranks(cli.CliTest):
     def test_gradients_that_their_type_does_not_hold_fail_the_run(self):
         process = self.job((2, ["--steps", "2", "--gradient-type", "fp16", "--loss-scale", "1e7",
                                 "--output", "report.json"]))
-        run = self.run_of(process, 6)
-        self.assertIn("every update was skipped", run["failure"])
+        self.assertIn("every update was skipped", self.run_of(process, 6)["failure"])
 
     def test_a_rank_alone_sends_no_gradients(self):
         process = self.tiny("--steps", "2", "--gradient-type", "bf16", "--output", "report.json")
@@ -155,8 +154,7 @@ class Ranks(cli.CliTest):
         self.assertAlmostEqual(run["throughput_images_per_second"] / sum(rates), 1)
 
     def test_cpus_are_shared(self):
-        process = self.job((2, ["--steps", "1", "--threads", "0", "--output", "report.json"]))
-        self.run_of(process)
+        self.run_of(self.job((2, ["--steps", "1", "--threads", "0", "--output", "report.json"])))
         threads = self.report()["invocation"]["config"]["threads"]["value"]
         self.assertEqual(threads, max(1, len(os.sched_getaffinity(0)) // 2))
 
@@ -182,8 +180,7 @@ class Ranks(cli.CliTest):
         self.assert_refused(self.tiny("--ranks", "2"), 2, "--ranks 2: this job has 1 rank\n")
 
     def test_a_launcher_that_mpi_does_not_know_is_refused(self):
-        environment = {**cli.clean_environment(), "SLURM_STEP_NUM_TASKS": "2"}
-        process = self.tiny(env=environment)
+        process = self.tiny(env={**cli.clean_environment(), "SLURM_STEP_NUM_TASKS": "2"})
         self.assertEqual(process.returncode, 2, process.err)
         self.assertIn("started 2 processes, but MPI sees 1", process.err)
 

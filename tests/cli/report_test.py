@@ -50,8 +50,7 @@ class Report(cli.CliTest):
         self.assertEqual(len(rows), 6)
         self.assertEqual(rows[0]["metric"], "throughput_images_per_second")
         self.assertEqual(float(rows[0]["value"]), 50.11471854186516)
-        report = json.loads(SOURCE.read_text(encoding="utf-8"))
-        ranks = report["arms"][0]["runs"][0]["ranks"]
+        ranks = json.loads(SOURCE.read_text(encoding="utf-8"))["arms"][0]["runs"][0]["ranks"]
         self.assertEqual((rows[5]["metric"], float(rows[5]["value"])),
                          ("prepare_seconds",
                           max(rank["set_up"]["prepare_seconds"] for rank in ranks)))
@@ -68,8 +67,7 @@ class Report(cli.CliTest):
             self.assertIn("r?.json", process.out.decode("utf-8"))
 
     def test_junit(self):
-        process = self.call("report", self.hostile, "--format", "junit")
-        suite = ElementTree.fromstring(process.out)
+        suite = ElementTree.fromstring(self.call("report", self.hostile, "--format", "junit").out)
         self.assertEqual(suite.get("tests"), "1")
         self.assertEqual(suite.find("testcase").get("classname")[:22], "nearmetal.<a href='x'>")
 
@@ -181,8 +179,7 @@ class Report(cli.CliTest):
         self.assert_prometheus(forms["prometheus"].out)
         google = json.loads(forms["google-benchmark"].out)["benchmarks"]
         self.assertEqual(len(google), 12)
-        self.assertEqual({b["name"] for b in google},
-                         {"train/1x1x1", "train/1x1x2", "train/1x1x4"})
+        self.assertEqual({b["name"] for b in google}, {"train/1x1x1", "train/1x1x2", "train/1x1x4"})
         for benchmark in google:
             self.assertGreater(benchmark["real_time"], 200)
             self.assertEqual(benchmark["time_unit"], "ms")

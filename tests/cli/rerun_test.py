@@ -136,8 +136,7 @@ class Rerun(CompareTest):
             config["model"]["value"] = "x;touch owned"
             config["output"]["value"] = self.path("owned")
         bad = self.made("bad.json", 1000, 0, hostile)
-        process = self.call("rerun", bad)
-        self.assert_refused(process, 2, bad, "'x;touch owned'")
+        self.assert_refused(self.call("rerun", bad), 2, bad, "'x;touch owned'")
         self.assertFalse(pathlib.Path(self.path("owned")).exists())
 
 

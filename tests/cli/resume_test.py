@@ -75,8 +75,7 @@ class Resume(cli.SweepTest):
         process = self.sweep_of(program, "--repeats", "1", names=layouts)
         self.assertEqual(process.returncode, 2, process.err)
         self.assertIn("of another build of nearmetal", process.err)
-        report = self.report("s.json")
-        self.assertEqual((report["status"], len(self.runs())), ("partial", 1))
+        self.assertEqual((self.report("s.json")["status"], len(self.runs())), ("partial", 1))
         process = self.sweep_of(program, "--repeats", "2", "--resume", "s.jsonl", "--force",
                                 "--allow-other-build", names=layouts)
         self.assertEqual(process.returncode, 0, process.err)
@@ -194,8 +193,7 @@ class Resume(cli.SweepTest):
         self.write("s.json", "a later report, which --force replaces")
         os.symlink("precious", self.path("s.jsonl"))
         os.lchown(self.path("s.jsonl"), 12345, 12345)
-        process = self.sweep("1x1x1", "--force")
-        self.assert_refused(process, 9, "s.jsonl is a link of another user")
+        self.assert_refused(self.sweep("1x1x1", "--force"), 9, "s.jsonl is a link of another user")
         with open(self.path("precious"), encoding="utf-8") as file:
             self.assertEqual(file.read(), "old")
 

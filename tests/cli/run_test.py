@@ -166,8 +166,7 @@ class Run(cli.CliTest):
         self.assertIsNone(self.report("a")["arms"][0]["runs"][0]["throughput_images_per_second"])
 
     def test_what_the_device_cannot_do_is_exit_2(self):
-        process = self.tiny("--precision", "fp16", "--quiet", "--output", "a")
-        self.assert_refused(process, 2, "fp16")
+        self.assert_refused(self.tiny("--precision", "fp16", "--quiet", "--output", "a"), 2, "fp16")
         self.assertEqual(os.listdir(self.folder), [])
 
 

@@ -90,8 +90,7 @@ for second in 1 2 3 4; do tell proof 0; sleep 1; done
         process = self.sweep_file({
             "layouts": [{"name": "one", "shape": "1x1x1"}], "repeats": 1,
             "launcher": {"program": program}, "limits": {"start_seconds": 3}})
-        failure = self.report("s.json")["arms"][0]["runs"][0]["failure"]
-        self.assertNotIn("no step within", failure)
+        self.assertNotIn("no step within", self.report("s.json")["arms"][0]["runs"][0]["failure"])
         self.assertEqual(process.returncode, 6, "it told no result: " + process.err)
 
     def test_a_rank_that_hangs_is_a_time_out(self):
@@ -115,8 +114,7 @@ for second in 1 2 3 4; do tell proof 0; sleep 1; done
         process = self.start("sweep", document, *cli.TINY_WORK, "--output", "s.json",
                              "--duration", "600")
         self.ranks_that_train(process, 1)
-        report = self.interrupted(process)
-        self.assertEqual(report["arms"][0]["runs"][0]["status"], "partial")
+        self.assertEqual(self.interrupted(process)["arms"][0]["runs"][0]["status"], "partial")
         with open(self.path("s.jsonl"), encoding="utf-8") as file:
             self.assertEqual(len(file.readlines()), 1, "the plan's hash, and no run")
 

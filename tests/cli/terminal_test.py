@@ -53,8 +53,7 @@ class Terminal(CompareTest):
                     ["plan", "1x1x2", "2*(1x1x1)", "--hosts", "localhost:2"]]
         profile = [*cli.TINY, "--steps", "5", "--profile", "--no-report"]
         for columns, command in [*itertools.product((60, 40), commands), (60, profile)]:
-            env = {**cli.clean_environment(), "COLUMNS": str(columns)}
-            process = self.call(*command, env=env)
+            process = self.call(*command, env={**cli.clean_environment(), "COLUMNS": str(columns)})
             self.assertIn(process.returncode, (0, 3), process.err)
             # A text to be copied, or read by a script, is a line, and a path a word.
             lines = [line for line in process.out.splitlines() if " " in line.strip()

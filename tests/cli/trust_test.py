@@ -97,8 +97,7 @@ class Trust(cli.CliTest):
                 self.write_program(os.path.join(folder, name), EVIL.format(self.path("PWNED")))
         for name in DATA + shipped + [name.removesuffix(".json") for name in shipped]:
             self.write(os.path.join("here", name), layout)
-        self.environment = {**cli.clean_environment(),
-                            "PATH": f".:{os.environ['PATH']}::relative:"}
+        self.environment = {**cli.clean_environment(), "PATH": f".:{os.environ['PATH']}::relative:"}
         self.write_reports()
 
     def write_reports(self):
@@ -127,8 +126,7 @@ class Trust(cli.CliTest):
 
     def commands(self):
         """All that the program lists, each with arguments."""
-        page = self.call("generate", "markdown").out
-        names = re.findall(r"^## (.+)$", page, re.MULTILINE)
+        names = re.findall(r"^## (.+)$", self.call("generate", "markdown").out, re.MULTILINE)
         self.assertGreater(len(names), 20)
         for name in names:
             for arguments in ARGUMENTS.get(name, [[], [REPORT]]):

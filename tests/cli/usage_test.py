@@ -148,11 +148,10 @@ class Refusals(cli.CliTest):
         self.assert_refused(self.call("run", "--plans", "-"), 2, "--plans", "not standard input")
 
     def test_paths_are_checked_before_the_run(self):
-        existing = self.write("old.json", "precious")
         cases = [
             ("none/report.json", ["there is no folder none"]),
             (self.folder, ["it is a folder"]),
-            (existing, ["it exists; --force replaces it"]),
+            (self.write("old.json", "precious"), ["it exists; --force replaces it"]),
             ("/proc/report.json", ["cannot write /proc/report.json"]),
         ]
         for path, fragments in cases:
