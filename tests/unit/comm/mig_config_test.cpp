@@ -41,10 +41,7 @@ Gpu h200(const std::vector<std::string>& profiles, const Maybe<bool>& on = true)
   gpu.name = "NVIDIA H200";
   gpu.device_id = std::string("0x233510DE");
   gpu.mig = on;
-  for (const std::string& profile : profiles) {
-    MigInstance& instance = gpu.mig_instances.emplace_back();
-    instance.profile = profile;
-  }
+  for (const std::string& profile : profiles) gpu.mig_instances.emplace_back().profile = profile;
   return gpu;
 }
 
@@ -52,10 +49,6 @@ Gpu h200(const std::vector<std::string>& profiles, const Maybe<bool>& on = true)
 std::string refusal_of_entry(const std::string& members) {
   return refusal_of(
       [&] { mig_configs_from_yaml("version: v1\nmig-configs: {a: [{" + members + "}]}"); });
-}
-
-std::string refusal_of_yaml(const std::string& text) {
-  return refusal_of([&] { mig_configs_from_yaml(text); });
 }
 
 TEST(MigConfig, IsReadAsMigPartedWritesIt) {
@@ -153,7 +146,7 @@ TEST(MigConfig, HostileYamlEndsAtOnce) {
       {std::string("\0\0", 2), "no YAML"},
   };
   for (const auto& [text, expected] : cases) {
-    const std::string refusal = refusal_of_yaml(text);
+    const std::string refusal = refusal_of([&] { mig_configs_from_yaml(text); });
     EXPECT_THAT(refusal, HasSubstr(expected)) << text.substr(0, 80);
     EXPECT_LT(refusal.size(), 400);
   }

@@ -70,17 +70,13 @@ const Host& host_of(const PlacedRank& rank, const std::vector<Host>& hosts) {
   return *found;
 }
 
-bool contains_all(const std::vector<int64_t>& all, const std::vector<int64_t>& some) {
-  return std::includes(all.begin(), all.end(), some.begin(), some.end());
-}
-
 void expect_sound_rank(const PlacedRank& rank, const Layout& layout, const Host& host) {
   EXPECT_EQ(rank.address, address_of(host));
   EXPECT_EQ(rank.gpu.has_value(), host.gpus > 0);
   EXPECT_EQ(rank.vm.has_value(), layout.emulate);
   const std::vector<int64_t> all = cpus_of(host);
   if (!rank.cpus.empty()) {
-    EXPECT_TRUE(contains_all(all, parse_cpu_list(rank.cpus)));
+    EXPECT_TRUE(std::ranges::includes(all, parse_cpu_list(rank.cpus)));
   }
   const bool own_cpus = !all.empty() && (layout.emulate || host.gpus == 0);
   if (own_cpus) {
