@@ -159,8 +159,7 @@ TEST_F(Hierarchical, ReplicasStayTheSameBitByBit) {
   const std::vector<float> parameters = program->parameters();
   const std::string bytes(reinterpret_cast<const char*>(parameters.data()),
                           parameters.size() * sizeof(float));
-  const std::vector<std::string> all = world->all_gather(bytes);
-  for (const std::string& other : all) EXPECT_TRUE(other == bytes);
+  for (const std::string& other : world->all_gather(bytes)) EXPECT_TRUE(other == bytes);
 }
 
 }  // namespace

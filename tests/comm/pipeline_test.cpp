@@ -91,9 +91,8 @@ TEST(PipelineOfRanks, TrainsAsOneDeviceWithAccumulation) {
 TEST(PipelineOfRanks, CarriesKnownValuesThroughEachBoundary) {
   const auto stages = world->split(0);
   const auto links = links_of(*stages);
-  const int64_t from_previous = stages->rank() > 0 ? 100001 : 0;
   const int64_t to_next = stages->rank() + 1 < stages->size() ? 100001 : 0;
-  const BoundaryTest test = links->test(from_previous, to_next, 3);
+  const BoundaryTest test = links->test(stages->rank() > 0 ? 100001 : 0, to_next, 3);
   EXPECT_TRUE(test.exact);
   EXPECT_EQ(test.bytes, to_next);
   if (device != "cpu") return;  // sums are in the memory of the device

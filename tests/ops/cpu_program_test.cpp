@@ -139,8 +139,7 @@ TEST_F(ProgramTest, AStepLastsFromTheEndOfTheOneBefore) {
     program->enqueue_step();
     return program->wait_step().seconds;
   };
-  const std::vector<float> parameters = program->parameters();
-  program->restart(parameters);
+  program->restart(program->parameters());
   constexpr double pause = 1;
   EXPECT_LT(seconds_after(pause), pause) << "before the work starts";
   EXPECT_GE(seconds_after(pause), pause);

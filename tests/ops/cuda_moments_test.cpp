@@ -122,8 +122,7 @@ TEST_P(SecondMoments, StepOfResNet50ErrsNoMoreThanRoundingImplies) {
   ProgramOptions options = options_;
   options.kernel_choices.clear();
   options.kernel_choices_pinned = false;
-  const auto plans = backend().prepare(resnet, options)->kernel_choices();
-  options.kernel_choices = with_moments(plans, true);
+  options.kernel_choices = with_moments(backend().prepare(resnet, options)->kernel_choices(), true);
   options.kernel_choices_pinned = true;
   EXPECT_TRUE(check_against_reference(backend(), resnet, options));
 }

@@ -254,9 +254,8 @@ TEST_F(ProgramTest, ProductsInLargeClustersRunOnlyWhenPinned) {
     EXPECT_EQ(prepared(), options.kernel_choices);
   } catch (const std::runtime_error& error) {
     // No other failure is one of this library or chip.
-    const std::string refusal =
-        "the pinned plan " + large + " for '" + product->key + "' does not load here";
-    ASSERT_EQ(error.what(), refusal);
+    ASSERT_EQ(error.what(),
+              "the pinned plan " + large + " for '" + product->key + "' does not load here");
     GTEST_SKIP() << "cuBLASLt does not have this algorithm here";
   }
   options.kernel_choices_pinned = false;

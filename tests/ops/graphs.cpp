@@ -104,8 +104,7 @@ Graph plain_graph(Shape image) {
   int x = graph.conv(graph.input(image), "stem", 8, {3, 1, 1}, Bias::present);
   x = graph.max_pool(x, "pool1", {2, 2, 0});
   const int normal = graph.batch_norm(graph.conv(x, "conv", 8, {3, 1, 1}), "norm1");
-  const int positive = graph.relu(x, "positive");
-  x = graph.add(graph.add(normal, positive, "add1"), x, "add2");
+  x = graph.add(graph.add(normal, graph.relu(x, "positive"), "add1"), x, "add2");
   x = graph.batch_norm(graph.relu(x, "mixed"), "norm2");
   x = graph.max_pool(x, "pool2", {3, 2, 1});
   x = graph.conv(x, "conv2", 16, {1, 1, 0}, Bias::present);
@@ -176,8 +175,7 @@ Graph plain_token_graph(Shape image, int64_t multiple) {
   const int64_t features = rounded_up(7, multiple);
   const int conv = graph.conv(graph.input(image), "stem", rounded_up(12, multiple), {3, 2, 1});
   const int norm = graph.layer_norm(conv, "norm", 1e-12);
-  const int bent = graph.gelu(conv, "gelu");
-  int x = graph.add(norm, bent, "add1");
+  int x = graph.add(norm, graph.gelu(conv, "gelu"), "add1");
   x = graph.relu(graph.token_linear(x, "wide", 3 * features), "relu");
   const int attended = graph.attention(x, "attention", 1);
   x = graph.token_linear(attended, "narrow", features);

@@ -27,8 +27,7 @@ TEST_F(ProgramTest, MemorisesAFixedBatch) {
   ProgramOptions options = with_batch();
   options.optimizer.learning_rate = 0.1;
   const auto program = started(backend(), graph, options);
-  const RandomCase random = random_case(graph, batch_size, 1);
-  random.give_to(*program);
+  random_case(graph, batch_size, 1).give_to(*program);
   const std::vector<float> seen = losses(*program, 60);
   EXPECT_GT(seen.front(), 0.5 * std::log(10.0));
   EXPECT_LT(seen.back(), 0.5 * std::log(10.0));
@@ -79,8 +78,7 @@ TEST_F(ProgramTest, SyntheticLabelsChangeFromStepToStep) {
   const std::vector<float> synthetic = losses(*program, 4);
   EXPECT_EQ(std::set<float>(synthetic.begin(), synthetic.end()).size(), 4u);
 
-  const RandomCase random = random_case(graph, batch_size, 1);
-  random.give_to(*program);
+  random_case(graph, batch_size, 1).give_to(*program);
   const std::vector<float> fixed = losses(*program, 4);
   EXPECT_THAT(fixed, Each(fixed.front()));
 

@@ -22,8 +22,7 @@ RandomCase case_with_nan(const Graph& graph) {
 TEST_F(ProgramTest, NanInTheImagesIsSeenAndNotLearned) {
   const Graph graph = small_graph();
   const auto program = started(backend(), graph, with_batch());
-  const RandomCase random = case_with_nan(graph);
-  random.give_to(*program);
+  case_with_nan(graph).give_to(*program);
   const StepRecord record = step(*program);
   EXPECT_TRUE(std::isnan(record.loss)) << record.loss;
   EXPECT_FALSE(std::isfinite(record.gradient_norm)) << record.gradient_norm;
@@ -38,8 +37,7 @@ TEST_F(ProgramTest, NanInTheImagesIsSeenWithoutABackwardPass) {
     ProgramOptions options = with_batch();
     options.forward_only = true;
     const auto program = started(backend(), graph, options);
-    const RandomCase random = case_with_nan(graph);
-    random.give_to(*program);
+    case_with_nan(graph).give_to(*program);
     EXPECT_TRUE(std::isnan(step(*program).loss)) << graph.name();
   }
 }

@@ -190,10 +190,9 @@ TEST_F(Pipeline, AGradientThatIsNotFiniteSkipsTheUpdateOfAllStages) {
 
 TEST_F(Pipeline, ReportsWhenItComputedEachTask) {
   const Graph graph = build_network("resnet20", {16, 10});
-  const TrainingWork work = work_of(graph, 4);
   for (const Schedule schedule : schedules) {
     const std::vector<Trained> stages =
-        train_stages(work, named_cuts(graph, "layer2", 2), schedule);
+        train_stages(work_of(graph, 4), named_cuts(graph, "layer2", 2), schedule);
     for (int s = 0; s < 2; ++s) {
       const std::vector<StageTask> tasks = stage_tasks(schedule, 2, 4, s);
       ASSERT_EQ(marks_[s].size(), tasks.size());
@@ -226,8 +225,7 @@ TEST_F(Pipeline, OneForwardOneBackwardHoldsFewerActivations) {
   };
   for (const int stage : {0, 1}) {
     const int64_t eager = bytes_beyond_images(Schedule::one_forward_one_backward, stage, 12);
-    const int64_t all_first = bytes_beyond_images(Schedule::gpipe, stage, 12);
-    EXPECT_GT(all_first, 2 * eager) << stage;
+    EXPECT_GT(bytes_beyond_images(Schedule::gpipe, stage, 12), 2 * eager) << stage;
     // Grows with the micro-batches in flight alone.
     EXPECT_LT(bytes_beyond_images(Schedule::one_forward_one_backward, stage, 6), 1.05 * eager);
     EXPECT_GT(bytes_beyond_images(Schedule::one_forward_one_backward, stage, 6), 0.95 * eager);

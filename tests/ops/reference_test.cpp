@@ -110,8 +110,7 @@ TEST(ReferenceLayers, PoolingGivesTheGradientToTheFirstMaximum) {
   EXPECT_THAT(max_pool(x, {1, 1, 1}, {2, 2, 0}).values, ElementsAre(7));
   EXPECT_THAT(max_pool_gradient(x, tensor({1, 1, 1}, {5}), {2, 2, 0}).values,
               ElementsAre(5, 0, 0, 0));
-  const BatchTensor negative = tensor({1, 1, 1}, {-3});
-  EXPECT_THAT(max_pool(negative, {1, 1, 1}, {3, 2, 1}).values, ElementsAre(-3));
+  EXPECT_THAT(max_pool(tensor({1, 1, 1}, {-3}), {1, 1, 1}, {3, 2, 1}).values, ElementsAre(-3));
 }
 
 TEST(ReferenceLayers, BatchNormOfTwoValues) {

@@ -141,8 +141,7 @@ class PciFixture {
     root_.write(folder + "/state", state == "up" ? "4: ACTIVE\n" : "1: DOWN\n");
     root_.write(folder + "/phys_state", state == "up" ? "5: LinkUp\n" : "3: Disabled\n");
     root_.write(folder + "/rate", device.value("rate", "400") + " Gb/sec (4X NDR)\n");
-    const std::string layer = device.value("layer", "InfiniBand");
-    root_.write(folder + "/link_layer", layer + "\n");
+    root_.write(folder + "/link_layer", device.value("layer", "InfiniBand") + "\n");
     root_.write(folder + "/gids/0", "fe80:0000:0000:0000:a288:c203:00ab:cdef\n");
     root_.write(folder + "/gids/1", "0000:0000:0000:0000:0000:0000:0000:0000\n");
     root_.write(folder + "/gid_attrs/types/0",

@@ -86,8 +86,7 @@ TEST(Settings, ADocumentHoldsThemInTheirOrder) {
   for (const Setting& setting : settings_of_run()) {
     RunConfig changed = with_changed(setting);
     if (changed.device == Device::automatic) changed.device = Device::cpu;
-    const std::string text = json::Writer::json_of(changed).dump();
-    const json::Document document = json::Document::parse(text);
+    const json::Document document = json::Document::parse(json::Writer::json_of(changed).dump());
     json::Reader reader(document, json::Place{});
     RunConfig read;
     json::fields(reader, read);

@@ -17,8 +17,7 @@ using Random = std::mt19937_64;
 
 std::vector<std::string> shipped_files() {
   std::vector<std::string> texts;
-  const std::filesystem::path folder = NM_LAYOUTS_FOLDER;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+  for (const auto& entry : std::filesystem::directory_iterator(NM_LAYOUTS_FOLDER)) {
     texts.push_back(content_of(entry.path()));
   }
   return texts;

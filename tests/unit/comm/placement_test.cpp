@@ -208,9 +208,8 @@ TEST(Placement, SaysWhatAShapeLacks) {
 }
 
 TEST(LaunchOrder, TakesEachLayoutOnceInEveryRepeat) {
-  const auto listed = launch_order(3, 2, false, 1);
-  EXPECT_THAT(listed, ElementsAre(Launch{0, 1}, Launch{1, 1}, Launch{2, 1}, Launch{0, 2},
-                                  Launch{1, 2}, Launch{2, 2}));
+  EXPECT_THAT(launch_order(3, 2, false, 1), ElementsAre(Launch{0, 1}, Launch{1, 1}, Launch{2, 1},
+                                                        Launch{0, 2}, Launch{1, 2}, Launch{2, 2}));
   EXPECT_THAT(launch_order(1, 1, true, 9), ElementsAre(Launch{0, 1}));
 }
 

@@ -292,8 +292,7 @@ TEST(Machines, WithoutASwitchBetweenThemNcclNeedsATopologyFile) {
   std::ofstream(host.root() / "sys/devices/pci0000:97/0000:97:01.0/0000:98:00.0/numa_node") << "0";
   Checkup checkup = checkup_of(host);
   const auto has_note = [&] {
-    const auto found = diagnose(checkup);
-    return std::ranges::any_of(found, [](const Finding& finding) {
+    return std::ranges::any_of(diagnose(checkup), [](const Finding& finding) {
       return finding.code == "nic_beyond_switch" && finding.severity == Urgency::note;
     });
   };

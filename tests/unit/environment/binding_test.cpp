@@ -62,8 +62,7 @@ TEST(Binding, TakesTheCpusOfTheNodeThatTheProcessMayUse) {
   EXPECT_EQ(near(two_sockets, 0, "0-15"), "0-7");
   EXPECT_EQ(near(two_sockets, 1, "0-15"), "8-15");
   EXPECT_EQ(near(two_sockets, 1, "0-9,12"), "8-9,12") << "never more than the launcher gave";
-  const Topology one_node = made_up("core:4 pu:1");
-  EXPECT_EQ(near(one_node, 0, "0-3"), "0-3");
+  EXPECT_EQ(near(made_up("core:4 pu:1"), 0, "0-3"), "0-3");
 }
 
 TEST(Binding, HyperthreadsOfANodeNeedNotBeNeighbours) {

@@ -65,8 +65,7 @@ TEST(Rdma, OfedReportsItsVersionAndAVirtualFunctionThatItIsOne) {
   const HostFixture host("constructed_roce_port_down");
   std::filesystem::create_directories(host.root() / "sys/module/mlx5_core");
   std::ofstream(host.root() / "sys/module/mlx5_core/version") << "24.10-1.1.4\n";
-  const std::filesystem::path nic = pci_folder(host.root(), "0000:19:00.0");
-  std::filesystem::create_directories(nic / "physfn");
+  std::filesystem::create_directories(pci_folder(host.root(), "0000:19:00.0") / "physfn");
   const RdmaDevice found = find_rdma(host.root())[0];
   EXPECT_EQ(*found.driver_version, "24.10-1.1.4");
   EXPECT_TRUE(*found.virtual_function);

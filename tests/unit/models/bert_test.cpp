@@ -85,8 +85,7 @@ TEST(Bert, ReadsTokensAndAnswersWithTwoOfThem) {
 
 TEST(Bert, IsCutBetweenItsLayers) {
   const Graph graph = bert("bert_tiny");
-  const std::string cuts = cut_names(graph, cut_points(graph));
-  EXPECT_EQ(cuts,
+  EXPECT_EQ(cut_names(graph, cut_points(graph)),
             "bert.embeddings,bert.encoder.layer.0.attention.output,bert.encoder.layer.0.output,"
             "bert.encoder.layer.1.attention.output,bert.encoder.layer.1.output");
   const PipelineStage last = make_stage(graph, named_cuts(graph, "bert.encoder.layer.0", 2), 1);

@@ -20,8 +20,7 @@ std::vector<std::string> lines_with(const Ops& ops, const std::string& nodes) {
   std::istringstream text(text_of(ops));
   for (std::string line; std::getline(text, line);) {
     if (line.find('[' + nodes) == line.npos) continue;
-    const size_t key = line.find("; conv ");
-    found.push_back(line.substr(0, key));
+    found.push_back(line.substr(0, line.find("; conv ")));
   }
   return found;
 }

@@ -27,8 +27,7 @@ TEST(Graph, WindowSlidesOverOddImages) {
 TEST(Graph, ParametersLieBehindOneAnother) {
   Graph graph("test");
   const int conv = graph.conv(graph.input({3, 8, 8}), "conv", 16, {3, 1, 1});
-  const int norm = graph.batch_norm(conv, "norm", true);
-  graph.linear(graph.global_average_pool(norm, "pool"), "fc", 5);
+  graph.linear(graph.global_average_pool(graph.batch_norm(conv, "norm", true), "pool"), "fc", 5);
   const auto& parameters = graph.parameters();
   ASSERT_EQ(parameters.size(), 5u);
   EXPECT_THAT(parameters[0].dims, ElementsAre(16, 3, 3, 3));
@@ -82,8 +81,7 @@ TEST(Graph, FlopsOfOneConvolutionByHand) {
 
 TEST(Graph, TokensArePixels) {
   Graph graph("test");
-  const int image = graph.input({3, 5, 7});
-  const int linear = graph.token_linear(image, "linear", 12);
+  const int linear = graph.token_linear(graph.input({3, 5, 7}), "linear", 12);
   EXPECT_EQ(graph.node(linear).shape, (Shape{12, 5, 7}));
   const int attention = graph.attention(linear, "attention", 2);
   EXPECT_EQ(graph.node(attention).shape, (Shape{4, 5, 7}));

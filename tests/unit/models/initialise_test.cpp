@@ -132,8 +132,7 @@ TEST(InitialParameters, LastScalesOfBlocksMayStartAtZero) {
   const std::vector<float> zeroed = initial_parameters(graph, 1, true);
   for (const Parameter& parameter : graph.parameters()) {
     const auto own = std::span(zeroed).subspan(parameter.offset, parameter.size);
-    const bool last = parameter.name.ends_with(".bn2.weight");
-    if (last) {
+    if (parameter.name.ends_with(".bn2.weight")) {
       EXPECT_THAT(own, Each(0.0f)) << parameter.name;
     } else {
       EXPECT_TRUE(std::equal(own.begin(), own.end(), plain.begin() + parameter.offset))

@@ -87,8 +87,7 @@ TEST(MemoryPlan, StaysNearThePeakOfTrainingSteps) {
 }
 
 TEST(MemoryPlan, ReusesWhatIsFree) {
-  const MemoryPlan plan = plan_memory({{1000, 0, 1}, {1000, 2, 3}, {1000, 4, 4}}, 1000);
-  EXPECT_EQ(plan.total_bytes, 1000);
+  EXPECT_EQ(plan_memory({{1000, 0, 1}, {1000, 2, 3}, {1000, 4, 4}}, 1000).total_bytes, 1000);
   const MemoryPlan touching = plan_memory({{1000, 0, 1}, {1000, 1, 2}}, 1000);
   EXPECT_EQ(touching.total_bytes, 2000);  // both in use in operation 1
 }

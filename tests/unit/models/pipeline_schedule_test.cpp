@@ -135,9 +135,8 @@ TEST(SimulatedPipeline, OneValueAtATimeTravelsInEachDirection) {
 
 TEST(SimulatedPipeline, TasksMayHaveTimesOfTheirOwn) {
   const std::vector<StageTimes> times{{.task_seconds = {1, 2, 3, 4}}, {2, 3}};
-  const auto marks = simulate_pipeline(Schedule::one_forward_one_backward, times, 2);
   EXPECT_THAT(
-      marks[0],
+      simulate_pipeline(Schedule::one_forward_one_backward, times, 2)[0],
       ElementsAre(TaskMark{{Pass::forward, 0}, 0, 1}, TaskMark{{Pass::forward, 1}, 1, 3},
                   TaskMark{{Pass::backward, 0}, 6, 9}, TaskMark{{Pass::backward, 1}, 11, 15}));
 }

@@ -210,8 +210,7 @@ TEST(Monitor, OfAMigDeviceMemoryAndProcessesAreItsOwn) {
   const std::string fixture =
       content_of(std::string(NM_TESTS_FOLDER) + "/data/nvml/constructed_mig_balanced.txt");
   setenv("FAKE_NVML_ANSWERS", folder.write("answers.txt", fixture).c_str(), 1);
-  const std::string part = "MIG-00000000-0000-0000-0000-000000000002";
-  const GpuSource source(NM_FAKE_NVML, "0000:1b:00.0", part);
+  const GpuSource source(NM_FAKE_NVML, "0000:1b:00.0", "MIG-00000000-0000-0000-0000-000000000002");
   std::vector<double> values(GpuSource::names().size());
   source.read(values.data());
   EXPECT_NEAR(values[2], 612.345, 1e-9) << "of the GPU";

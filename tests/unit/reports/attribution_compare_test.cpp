@@ -108,9 +108,8 @@ TEST(Attribution, CompareSaysHowToGetAnExplanation) {
 // The model is made of the base, which has no images to copy and half as much to do.
 TEST(AttributionCompare, DoesNotExplainOtherWork) {
   const RunSet base = set_of(some_runs({}, 0));
-  const auto others = {std::pair("batch", "512"), std::pair("input", "host"),
-                       std::pair("device", "cpu"), std::pair("classes", "10")};
-  for (const auto& [field, value] : others) {
+  for (const auto& [field, value] : {std::pair("batch", "512"), std::pair("input", "host"),
+                                     std::pair("device", "cpu"), std::pair("classes", "10")}) {
     RunSet other = set_of(some_runs({.step_seconds = 0.05}, 60));
     for (SetRun& run : other.arms[0].runs) {
       for (KeyField& one : run.key) {

@@ -127,8 +127,7 @@ TEST(Attribution, AnExchangeOnOneSideAloneCounts) {
 }
 
 TEST(Attribution, TheInputCopyCountsAsFarAsItIsNotHidden) {
-  const double bytes = 268435456;
-  const Machine base{.input_bytes = bytes, .launch = stream};  // 5 ms behind 24 ms
+  const Machine base{.input_bytes = 268435456, .launch = stream};  // 5 ms behind 24 ms
   Machine slow = base;
   slow.h2d_seconds = 0.030;
   slow.step_seconds = 0.030;

@@ -17,8 +17,7 @@ using testing::Not;
 size_t lines_of(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
 
 TEST(Chart, EachHasDataScriptCaptionAndTable) {
-  const RunSet set = set_of_report(full_report());
-  for (const Chart& chart : charts_of({set})) {
+  for (const Chart& chart : charts_of({set_of_report(full_report())})) {
     EXPECT_EQ(chart.missing, "") << chart.name;
     EXPECT_GT(lines_of(chart.csv), 1U) << chart.name;
     EXPECT_THAT(chart.script, HasSubstr("$data")) << chart.name;
@@ -34,8 +33,7 @@ TEST(Chart, EachHasDataScriptCaptionAndTable) {
 TEST(Chart, SaysWhatIsMissing) {
   Report report = made_up_report({{"1x1", {1000}}});
   report.arms[0].runs[0].status = Status::partial;
-  const RunSet set = set_of_report(report);
-  for (const Chart& chart : charts_of({set})) {
+  for (const Chart& chart : charts_of({set_of_report(report)})) {
     EXPECT_NE(chart.missing, "") << chart.name;
     EXPECT_EQ(chart.script, "") << chart.name;
   }
@@ -67,8 +65,7 @@ TEST(Chart, StagesAreDrawnOneBelowTheOtherByTime) {
 }
 
 TEST(Chart, BarsHoldMeansIntervalsAndRuns) {
-  const RunSet set = set_of_report(full_report());
-  const Chart chart = throughput_chart(shown_arms(set));
+  const Chart chart = throughput_chart(shown_arms(set_of_report(full_report())));
   EXPECT_THAT(chart.csv, HasSubstr("\"1x1\",0,measured,run,1010,1010,1010,\n"));
   EXPECT_THAT(chart.csv, HasSubstr("\"1x1\",0,measured,bar,1004.98"));
   EXPECT_THAT(chart.table.rows[0][1], HasSubstr("1005 ["));
@@ -94,8 +91,7 @@ TEST(Chart, ThinningHidesNoOutlier) {
   run.ranks[0].step_seconds[7'777] = 0.4;
   run.ranks[0].step_seconds[13'333] = 0.02;
   run.window = TimedWindow{.first_step = 0, .steps = 20'000, .samples = 1, .seconds = 2000};
-  const RunSet set = set_of_report(report);
-  const Chart chart = step_strip_chart(shown_arms(set));
+  const Chart chart = step_strip_chart(shown_arms(set_of_report(report)));
   EXPECT_THAT(chart.csv, HasSubstr("0,7778,400\n"));
   EXPECT_THAT(chart.csv, HasSubstr("0,13334,20\n"));
   EXPECT_LE(lines_of(chart.csv), 1001U);
@@ -113,8 +109,7 @@ TEST(Chart, OfSeveralJobsStepsAreThoseOfEachJobsOwnWindow) {
   RunSet set = set_of_report(report);
   EXPECT_THAT(step_strip_chart(shown_arms(set)).csv, HasSubstr("0,1,300\n0,2,300\n"));
   run.jobs = {{1, 500, 0}, {1, 500, 0}};
-  set = set_of_report(report);
-  EXPECT_NE(step_strip_chart(shown_arms(set)).missing, "") << "a report of old";
+  EXPECT_NE(step_strip_chart(shown_arms(set_of_report(report))).missing, "") << "a report of old";
 }
 
 TEST(Chart, ArmsWithoutAStripAreCounted) {
@@ -144,8 +139,7 @@ TEST(Chart, StripsHaveATickAboveZero) {
 TEST(Chart, HoldsNoCommandOfAName) {
   Report report = full_report();
   report.arms[0].name = "`touch x`\"\nset output 'y'\nEOD $(z) @w";
-  const RunSet set = set_of_report(report);
-  for (const Chart& chart : charts_of({set})) {
+  for (const Chart& chart : charts_of({set_of_report(report)})) {
     const std::string script = script_with_data(chart);
     EXPECT_THAT(script, Not(HasSubstr("touch x`"))) << chart.name;
     EXPECT_THAT(script, Not(HasSubstr("\nset output"))) << chart.name;

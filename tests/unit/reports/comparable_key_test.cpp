@@ -209,9 +209,8 @@ TEST(ComparableKey, RanksPerJob) {
     report.arms[0].runs[0].jobs = std::move(jobs);
     return key_of(report);
   };
-  const auto differences = key_differences(key_with({{.ranks = 1}, {.ranks = 2}}),
-                                           key_with({{.ranks = 2}, {.ranks = 1}}));
-  EXPECT_THAT(differences,
+  EXPECT_THAT(key_differences(key_with({{.ranks = 1}, {.ranks = 2}}),
+                              key_with({{.ranks = 2}, {.ranks = 1}})),
               ElementsAre(KeyDifference{"ranks_per_job", Severity::layout, "1 2", "2 1"}));
 }
 

@@ -84,8 +84,7 @@ template <class Change>
 RunSet monitored_set(int minute, const Change& change) {
   RunSet set = set_at(1000, minute);
   for (SetRun& run : set.arms[0].runs) {
-    Monitoring& monitoring = run.run.ranks.at(0).monitoring.emplace();
-    monitoring.verdict = MonitorVerdict::clean;
+    run.run.ranks.at(0).monitoring.emplace().verdict = MonitorVerdict::clean;
   }
   change(set.arms[0].runs[1].run.ranks.at(0).monitoring);
   return set;
@@ -154,9 +153,8 @@ TEST(Gate, NamesThreeReasonsAndCountsOtherRows) {
   for (size_t i = 0; i < base.arms.size(); ++i)
     base.arms[i].runs[0].source = "file " + std::to_string(i);
   for (RunArm& arm : base.arms) arm.runs[0].run.ranks.at(0).monitoring.reset();
-  const GateResult result =
-      judge(compare(base, made_up_set(arms, 60), {}), {.require_clean = true});
-  EXPECT_THAT(result.verdict, HasSubstr("c: a run of file 2 was not monitored; 2 more rows"));
+  EXPECT_THAT(judge(compare(base, made_up_set(arms, 60), {}), {.require_clean = true}).verdict,
+              HasSubstr("c: a run of file 2 was not monitored; 2 more rows"));
 }
 
 // Numbers without any spread are not measurements: a drop must not pass for lack of an interval.
@@ -285,8 +283,7 @@ TEST(Gate, RerunsShareAlpha) {
 }
 
 TEST(Gate, LooksAtTooFewRunsTakeNoPartOfAlpha) {
-  const auto gated = sequential({1000}, 4, 1000);
-  EXPECT_EQ(gated.second.looks, 3) << "at 3, 4 and 5 runs";
+  EXPECT_EQ(sequential({1000}, 4, 1000).second.looks, 3) << "at 3, 4 and 5 runs";
   EXPECT_EQ(sequential({1000}, 1, 1000).second.looks, 1) << "too few to the end";
 }
 

@@ -71,9 +71,8 @@ TEST(NicTables, GpusHaveTheWaysBetweenThem) {
   gpus[0].ats = false;
   gpus[0].acs_redirect = true;
   gpus[0].numa_node = -1;
-  const TextTable table = gpu_table(gpus).table;
   EXPECT_THAT(
-      table.rows,
+      gpu_table(gpus).table.rows,
       ElementsAre(ElementsAre("0: H200 1B:00.0", "?", "-1", "off", "redirects", "X", "NVLink"),
                   ElementsAre("1: H200 43:00.0", "?", "?", "?", "?", "PHB -", "X")));
 }

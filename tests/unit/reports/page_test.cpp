@@ -16,8 +16,7 @@ using testing::Not;
 TEST(Page, OfAComparisonShowsBothSides) {
   const RunSet base = set_of_report(full_report());
   const RunSet next = set_of_report(full_report(60));
-  const Comparison comparison = compare(base, next, {});
-  Page page = comparison_page(base, next, comparison, "verdict: none (exit 0)");
+  Page page = comparison_page(base, next, compare(base, next, {}), "verdict: none (exit 0)");
   ASSERT_EQ(page.charts.front().name, "difference");
   EXPECT_THAT(page.charts[0].csv, HasSubstr("\"1x2\""));
   EXPECT_THAT(page.charts[1].script, HasSubstr("'base, measured'"));
@@ -64,18 +63,16 @@ TEST(Page, ShowsMachinesSideBySide) {
 }
 
 TEST(Page, SaysWhatWasMeasured) {
-  const RunSet set = set_of_report(full_report());
   std::ostringstream text;
-  print_html(text, report_page({set}));
+  print_html(text, report_page({set_of_report(full_report())}));
   EXPECT_THAT(text.str(), HasSubstr("<title>nearmetal: resnet50 training throughput</title>"));
   EXPECT_THAT(text.str(), HasSubstr("</h1>\n<p>resnet50 training, fp16, batch 256, 224x224, "));
   EXPECT_EQ(report_page({}).title, "nearmetal: training throughput");
 }
 
 TEST(Page, WithoutImagesShowsTables) {
-  const RunSet set = set_of_report(full_report());
   std::ostringstream text;
-  print_html(text, report_page({set}));
+  print_html(text, report_page({set_of_report(full_report())}));
   EXPECT_THAT(text.str(), Not(HasSubstr("<svg")));
   EXPECT_THAT(text.str(), HasSubstr("<details open>"));
 }
@@ -85,9 +82,8 @@ TEST(Page, EscapesWhatReportsHold) {
   report.arms[0].name = "<b>\"x\"&\n\x01";
   report.arms[0].runs[0].warnings = {{"drift", "<script>alert(1)</script>"}};
   report.environments[0].host_name = "<script>alert(2)</script>";
-  const RunSet set = set_of_report(report);
   std::ostringstream text;
-  print_html(text, report_page({set}));
+  print_html(text, report_page({set_of_report(report)}));
   EXPECT_THAT(text.str(), HasSubstr("&lt;b&gt;&quot;x&quot;&amp;??"));
   EXPECT_THAT(text.str(), HasSubstr("&lt;script&gt;alert(1)"));
   EXPECT_THAT(text.str(), Not(HasSubstr("<script")));

@@ -11,8 +11,7 @@ namespace {
 // Five runs a side, which differ by 0.3 %.
 struct RunNotes : testing::Test {
   int64_t notes_of(const std::string& code) const {
-    const Comparison comparison = compare(base, next, options);
-    return std::ranges::count(comparison.rows.at(0).notes, code, &Warning::code);
+    return std::ranges::count(compare(base, next, options).rows.at(0).notes, code, &Warning::code);
   }
 
   RunSet base = made_up_set({{"run", {1000, 1004, 996, 1002, 998}}});

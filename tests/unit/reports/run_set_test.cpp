@@ -125,8 +125,7 @@ TEST(Baseline, AddsCopiesAndOverwritesNothing) {
   EXPECT_EQ(other.parent_path(), added.parent_path()) << "the same fingerprint";
   Report elsewhere = made_up_report({{"1x1", {3}}});
   elsewhere.environments[0].gpus[0].name = "NVIDIA A30";
-  const auto apart = add(folder.write("c.json", to_json(elsewhere)));
-  EXPECT_NE(apart.parent_path(), added.parent_path());
+  EXPECT_NE(add(folder.write("c.json", to_json(elsewhere))).parent_path(), added.parent_path());
   EXPECT_THAT(baseline_names(folder / "baselines"), ElementsAre("main"));
   EXPECT_TRUE(baseline_names(folder / "none").empty());
 }

@@ -124,8 +124,7 @@ TEST(SampleUnit, IsInEveryFormOfAReport) {
 }
 
 TEST(SampleUnit, IsOnTheAxisOfCharts) {
-  const RunSet set = three_runs(0);
-  const Chart chart = throughput_chart(shown_arms(set));
+  const Chart chart = throughput_chart(shown_arms(three_runs(0)));
   EXPECT_THAT(chart.script, says_sequences);
   EXPECT_EQ(chart.table.columns[1].title, "sequences/s [95 %]");
   for (const Chart& shown : fraction_charts(set_of(of_sequences(four_jobs())))) {
@@ -176,8 +175,7 @@ TEST(SampleUnit, RunsOfDifferentUnitsAreNotComparable) {
 TEST(SampleUnit, EachArmIsComparedInItsOwn) {
   const auto both = [](int minute) {
     RunSet set = made_up_set({{"a", {500, 502}}}, minute);
-    Report report = of_sequences(made_up_report({{"b", {20, 21}}}, minute));
-    add_runs(set, report, "other");
+    add_runs(set, of_sequences(made_up_report({{"b", {20, 21}}}, minute)), "other");
     return set;
   };
   const Comparison comparison = compare(both(0), both(60), {});

@@ -155,8 +155,7 @@ TEST(UnlikeJobs, OfOtherWorkAreNotComparable) {
   EXPECT_EQ(same.rows.size(), 6);
   EXPECT_THAT(same.key_differences, testing::IsEmpty());
   for (const ComparisonRow& row : compare(base, next, {}).rows) {
-    const bool changed = row.arm.starts_with("slices");
-    EXPECT_EQ(row.verdict == Verdict::not_comparable, changed) << row.arm;
+    EXPECT_EQ(row.verdict == Verdict::not_comparable, row.arm.starts_with("slices")) << row.arm;
   }
   const std::vector<KeyDifference> found = compare(base, next, {}).key_differences;
   ASSERT_EQ(found.size(), 1);
@@ -185,8 +184,7 @@ TEST(UnlikeJobs, OfARunThatFailedAreKnownToHaveFailed) {
   fail_run("job 2: out of memory", failed);
   failed.jobs.clear();
   failed.ranks.clear();
-  const RunSet set = set_of(report);
-  EXPECT_EQ(set.arms[4].runs[0].run.status, Status::failed);
+  EXPECT_EQ(set_of(report).arms[4].runs[0].run.status, Status::failed);
   EXPECT_EQ(points_of(report)[3].runs, 1);
   EXPECT_FALSE(points_of(report)[3].weighted_speedup->interval);
 }

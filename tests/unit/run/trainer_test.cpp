@@ -14,8 +14,7 @@ namespace {
 struct TrainerTest : testing::Test {
   TrainerResult run() {
     FakeProgram program(script);
-    const auto alone = join_world(0);
-    return train(program, options, *make_consensus(*alone, true), stop, progress);
+    return train(program, options, *make_consensus(*join_world(0), true), stop, progress);
   }
 
   Script script;

@@ -61,9 +61,7 @@ TEST(Grid, ArmsAreNamedByWhatDiffers) {
   EXPECT_EQ(config.precision, Precision::bf16);
   EXPECT_EQ(config.image_size, 64) << "one value is no difference, but holds";
   EXPECT_EQ(plan.launches.size(), 8);
-  const std::vector<std::string> several =
-      layout_names(grid_plan({.grid = {"batch=4,8"}, .layouts = {"1x1x1", "1x1x2"}}));
-  EXPECT_THAT(several,
+  EXPECT_THAT(layout_names(grid_plan({.grid = {"batch=4,8"}, .layouts = {"1x1x1", "1x1x2"}})),
               ElementsAre("1x1x1, batch 4", "1x1x1, batch 8", "1x1x2, batch 4", "1x1x2, batch 8"));
 }
 

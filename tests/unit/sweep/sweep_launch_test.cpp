@@ -54,9 +54,8 @@ LaunchOutcome launch(const std::vector<std::string>& scripts, const TimeLimits& 
 TEST(SweepLaunch, HostsWhoseClocksAreApartAreNamed) {
   const double now = unix_seconds();
   const std::string wait = "read order; sleep 60";
-  const LaunchOutcome outcome = launch({ready("vm0", now) + wait, ready("vm1", now - 100) + wait});
   // The lines arrive milliseconds apart, on a busy machine more.
-  EXPECT_THAT(*outcome.failure,
+  EXPECT_THAT(*launch({ready("vm0", now) + wait, ready("vm1", now - 100) + wait}).failure,
               testing::ContainsRegex("the clock of host vm1 is (9[5-9]|10[0-5])(\\.[0-9]+)? s "
                                      "behind that of host vm0"));
 }

@@ -23,9 +23,8 @@ TEST(SweepReport, ListsTheWarningsOfItsRunsUnderTheTable) {
 }
 
 TEST(SweepReport, ArmsThatWereNotReachedAreOneLine) {
-  Report report = made_up_report({{"batch 2", {100}}, {"batch 4", {}}, {"batch 8", {}}});
   std::ostringstream out;
-  print_sweep(out, report);
+  print_sweep(out, made_up_report({{"batch 2", {100}}, {"batch 4", {}}, {"batch 8", {}}}));
   EXPECT_THAT(out.str(), testing::Not(testing::HasSubstr("0 of 0")));
   EXPECT_THAT(out.str(), testing::HasSubstr("\n2 arms: no run yet\n"));
 }
