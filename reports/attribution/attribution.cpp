@@ -189,7 +189,7 @@ std::vector<KnownCause> known_causes(const ExplainedSide& base, const ExplainedS
       if (!cause) continue;
       found = true;
       const auto& [of_doctor, own] = condition->codes;
-      const std::string& code = own.empty() ? of_doctor : own;
+      const std::string code = own.value_or(of_doctor);
       if (named.insert(code).second) causes.push_back({code, share.layer, cause->seen, cause->fix});
     }
     if (!found) {

@@ -110,7 +110,7 @@ Finding finding_of(const Condition& condition, const Environment& machine, const
   std::string fix = advice_for(machine, condition.advice);
   for (const auto& [word, name] : sign.names) fix = replaced(fix, word, name);
   return {sign.severity.value_or(condition.severity), condition.codes.doctor, sign.seen,
-          sign.why.empty() ? condition.why : sign.why, fix};
+          sign.why.value_or(condition.why), fix};
 }
 
 std::vector<Finding> findings_of(const Conditions& conditions, const Environment& machine) {

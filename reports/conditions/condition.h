@@ -38,7 +38,7 @@ using Between = std::function<Seen(const ExplainedSide& base, const ExplainedSid
 struct Sign {
   std::string seen;
   std::optional<Urgency> severity{};           // where it is not that of the condition
-  std::string why{};                           // the same; empty: the condition's
+  std::optional<std::string> why{};            // the same
   std::map<std::string, std::string> names{};  // of words in the advice: DEVICE is mlx5_0
   size_t gpu = 0;                              // whose it is
 };
@@ -71,7 +71,7 @@ using Here = std::function<Signs(const Environment&)>;
 /// Stable, for scripts.
 struct Codes {
   std::string doctor;
-  std::string attribution{};  // empty: the same
+  std::optional<std::string> attribution{};  // else the same
 };
 
 /// A row of the tables.
