@@ -342,7 +342,8 @@ TEST(Gate, AVerdictThatHangsOnOneRunIsNone) {
 TEST(Gate, RunsInTwoGroupsAreNamed) {
   const RunSet base = made_up_set({{"run", {551, 500, 552, 550, 501, 551}}});
   const RunSet next = made_up_set({{"run", {500, 501, 499, 500.5, 501.5, 500}}}, 60);
-  const auto& notes = compare(base, next, {}).rows.at(0).notes;
+  const Comparison comparison = compare(base, next, {});
+  const auto& notes = comparison.rows.at(0).notes;
   const auto found = std::ranges::find(notes, "two_groups", &Warning::code);
   ASSERT_NE(found, notes.end());
   EXPECT_EQ(found->text,
