@@ -27,11 +27,12 @@ constexpr auto names_of(Verdict) {
 }
 
 /// How a difference and its error were estimated: from two independent samples of runs (Welch),
-/// from pairs of runs, as the mean of the rows of several arms, or from means of sessions, with
-/// what differs between sessions. All but the last hold within one session.
-enum class Method { none, welch, paired, mean_of_rows, sessions };
+/// from pairs of runs, as the mean of the rows of several arms, from means of sessions, with what
+/// differs between sessions, or beside a trend of both sides. All but that of sessions hold within
+/// one session.
+enum class Method { none, welch, paired, mean_of_rows, sessions, trend };
 constexpr auto names_of(Method) {
-  return std::array{"", "welch", "paired", "mean of rows", "sessions"};
+  return std::array{"", "welch", "paired", "mean of rows", "sessions", "trend"};
 }
 
 /// Rows by verdict, the worst first; or by layout, the one of the fewest ranks first.

@@ -160,6 +160,10 @@ void plan_more(ComparisonRow& row, const RunDifference& found, const Metric& met
                                               rule, planned_power);
     if (more) row.more_sessions = std::max<int64_t>(1, *more);
   }
+  if (found.method == Method::trend) {
+    row.more_runs = Unknown{"the runs follow a trend: take the sides by turns"};
+    return;
+  }
   if (found.groups.empty()) {
     row.more_runs = Unknown{"more runs of these sessions would not decide; more sessions may"};
     return;
@@ -176,6 +180,7 @@ void plan_more(ComparisonRow& row, const RunDifference& found, const Metric& met
 // Ranks of runs that share a session are not independent.
 Maybe<double> rank_test(Method method, const CountedRuns& base, const CountedRuns& next) {
   if (method == Method::sessions) return Unknown{"runs of one session are not independent"};
+  if (method == Method::trend) return Unknown{"the runs follow a trend"};
   if (method == Method::welch) return mann_whitney_p(next.values, base.values);
   return wilcoxon_p(log_ratios(base, next));
 }
@@ -183,10 +188,10 @@ Maybe<double> rank_test(Method method, const CountedRuns& base, const CountedRun
 // Of independent runs, or of pairs.
 void fill_median(ComparisonRow& row, const CountedRuns& base, const CountedRuns& next,
                  const DecisionRule& rule) {
-  const Unknown shared{"runs of one session are not independent"};
-  row.median_difference = shared;
-  row.median_interval = shared;
-  if (row.method == Method::sessions) return;
+  const Unknown dependent{"the runs are not independent"};
+  row.median_difference = dependent;
+  row.median_interval = dependent;
+  if (row.method == Method::sessions || row.method == Method::trend) return;
   const double confidence = 1 - 2 * rule.alpha;
   const Shift found = row.method == Method::paired
                           ? shift_of_pairs(log_ratios(base, next), confidence)
@@ -245,12 +250,28 @@ std::optional<std::string> is_contradicted(const ComparisonRow& row) {
          signed_percent(median) + ", and the rank test sees a difference";
 }
 
+// Where one side alone changes as it goes, what it was compared with has no meaning.
+std::optional<std::string> drifts(const ComparisonRow& row, const CountedRuns& base,
+                                  const CountedRuns& next) {
+  if (row.method != Method::welch) return std::nullopt;
+  for (const CountedRuns* side : {&base, &next}) {
+    const std::vector<double> values[] = {side->values};
+    if (trend_p(values) >= trend_below) continue;
+    const SideSummary& summary = side == &base ? row.base_side : row.new_side;
+    return "the runs of " + summary.name + " change as they go, from " +
+           significant(side->values.front()) + " to " + significant(side->values.back()) +
+           ", and those of the other side do not: take the sides by turns";
+  }
+  return std::nullopt;
+}
+
 // Bad runs leave no verdict.
 void doubt_bad_runs(ComparisonRow& row, const CountedRuns& base, const CountedRuns& next,
                     const Metric& metric, const CompareOptions& options) {
   if (row.method == Method::sessions) return;
   row.doubt = hangs_on_a_run(row, base, next, metric, options);
   if (!row.doubt) row.doubt = is_contradicted(row);
+  if (!row.doubt) row.doubt = drifts(row, base, next);
   if (!row.doubt) return;
   row.verdict = Verdict::inconclusive;
   row.reason = *row.doubt;
@@ -268,6 +289,12 @@ void fill_figures(ComparisonRow& row, const RunDifference& found, const SideValu
   row.rank_test_p = rank_test(found.method, base, next);
   fill_median(row, base, next, options.rule);
   row.detectable_drop = detectable_drop(found.estimate, options.rule, planned_power);
+  if (found.method == Method::trend) {
+    row.notes.push_back({"trend", "the runs of both sides change by " +
+                                      signed_percent(std::expm1(found.trend)) +
+                                      " from one to the next, which is taken off; by turns it "
+                                      "would matter less"});
+  }
   plan_more(row, found, metric, options);
   doubt_bad_runs(row, base, next, metric, options);
 }

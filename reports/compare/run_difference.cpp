@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "reports/compare/run_notes.h"
+#include "reports/statistics/robust.h"
+#include "reports/statistics/statistics.h"
 
 namespace nearmetal {
 namespace {
@@ -12,6 +14,46 @@ namespace {
 RunGroup group_of(const LogEstimate& mean, size_t runs, bool can_grow) {
   return {mean.standard_error * std::sqrt(static_cast<double>(runs)), static_cast<int64_t>(runs),
           can_grow};
+}
+
+// Least squares of ln(run) on order and side: what both sides change by from run to run, as one
+// machine that warms up, is no difference between them.
+std::optional<RunDifference> difference_beside_trend(const CountedRuns& base,
+                                                     const CountedRuns& next) {
+  const std::vector<double> sides[] = {base.values, next.values};
+  if (trend_p(sides) >= trend_below) return std::nullopt;
+  std::vector<std::string> starts;
+  for (const CountedRuns* side : {&base, &next}) {
+    for (const SetRun* run : side->runs) starts.push_back(run->run.started_at);
+  }
+  std::ranges::sort(starts);
+  double squares = 0, products = 0, logs_squared = 0, order_mean[2] = {}, log_mean[2] = {};
+  for (const int i : {0, 1}) {
+    std::vector<double> order, logs;
+    for (const SetRun* run : (i == 0 ? base : next).runs) {
+      order.push_back(static_cast<double>(std::ranges::lower_bound(starts, run->run.started_at) -
+                                          starts.begin()));
+    }
+    for (const double value : sides[i]) logs.push_back(std::log(value));
+    order_mean[i] = mean(order);
+    log_mean[i] = mean(logs);
+    for (size_t run = 0; run < logs.size(); ++run) {
+      const double x = order[run] - order_mean[i], y = logs[run] - log_mean[i];
+      squares += x * x;
+      products += x * y;
+      logs_squared += y * y;
+    }
+  }
+  const auto n = static_cast<double>(base.values.size()),
+             m = static_cast<double>(next.values.size());
+  const double slope = products / squares, apart = order_mean[1] - order_mean[0];
+  const double noise = std::max(0.0, logs_squared - slope * products) / (n + m - 3);
+  if (!(noise > 0)) return std::nullopt;
+  const double error = std::sqrt(noise * (1 / n + 1 / m + apart * apart / squares));
+  RunDifference found{
+      Method::trend, {log_mean[1] - log_mean[0] - slope * apart, error, n + m - 3}, {}};
+  found.trend = slope;
+  return found;
 }
 
 }  // namespace
@@ -49,6 +91,7 @@ std::optional<RunDifference> run_difference(const CountedRuns& base, const Count
     return RunDifference{
         Method::paired, *estimate, {group_of(*estimate, next.values.size(), true)}};
   }
+  if (const auto found = difference_beside_trend(base, next)) return found;
   const auto of_base = log_mean(base.values), of_new = log_mean(next.values);
   if (!of_base || !of_new) return std::nullopt;
   return RunDifference{Method::welch,

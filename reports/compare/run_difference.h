@@ -26,11 +26,15 @@ struct RunDifference {
   LogEstimate estimate;          // ln(new / base)
   std::vector<RunGroup> groups;  // more runs of which would narrow it
   std::optional<SessionDifference> of_sessions{};
+  double trend = 0;  // change of the logarithm from run to run, of both sides
 };
 
+/// Below this p of trend_p() runs are taken to follow one: independent runs do in 1 %.
+inline constexpr double trend_below = 0.01;
+
 /// From means of sessions where a side has several, or `others`, runs of neither side, show how
-/// they differ; else from pairs, else from two samples. None for fewer than 2 runs a side, and
-/// where nothing varies.
+/// they differ; else from pairs, else from two samples, beside their trend where they follow one.
+/// None for fewer than 2 runs a side, and where nothing varies.
 std::optional<RunDifference> run_difference(const CountedRuns& base, const CountedRuns& next,
                                             const CountedRuns& others, bool base_can_grow);
 

@@ -4,6 +4,7 @@
 #include <boost/math/distributions/normal.hpp>
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>
+#include <cstdint>
 
 #include "reports/statistics/statistics.h"
 
@@ -62,6 +63,27 @@ std::vector<double> counts_of_signed_ranks(size_t m) {
   return counts;
 }
 
+// Ways to order values, by how many pairs stand the other way round.
+std::vector<double> counts_of_inversions(size_t values) {
+  std::vector<double> counts = {1};
+  for (size_t value = 2; value <= values; ++value) {
+    std::vector<double> more(counts.size() + value - 1);
+    for (size_t i = 0; i < counts.size(); ++i) {
+      for (size_t added = 0; added < value; ++added) more[i + added] += counts[i];
+    }
+    counts = std::move(more);
+  }
+  return counts;
+}
+
+std::vector<double> counts_of_sums(const std::vector<double>& a, const std::vector<double>& b) {
+  std::vector<double> counts(a.size() + b.size() - 1);
+  for (size_t i = 0; i < a.size(); ++i) {
+    for (size_t j = 0; j < b.size(); ++j) counts[i + j] += a[i] * b[j];
+  }
+  return counts;
+}
+
 // How many sums lie at one end whose chance is at most `share`.
 size_t sums_below(const std::vector<double>& counts, double share) {
   double all = 0, below = 0;
@@ -98,6 +120,33 @@ std::vector<bool> outliers(std::span<const double> values) {
     found[i] = far || is_far_from_others(logs, i);
   }
   return found;
+}
+
+double trend_p(std::span<const std::vector<double>> sides) {
+  int64_t difference = 0, pairs = 0;  // of pairs that rise and fall
+  double variance = 0;
+  size_t count = 0;
+  std::vector<double> counts = {1};
+  for (const std::vector<double>& side : sides) {
+    for (size_t i = 0; i < side.size(); ++i) {
+      for (size_t j = 0; j < i; ++j) difference += (side[i] > side[j]) - (side[i] < side[j]);
+    }
+    const auto n = static_cast<double>(side.size());
+    variance += n * (n - 1) * (2 * n + 5) / 18;
+    pairs += static_cast<int64_t>(side.size() * (side.size() - 1) / 2);
+    count += side.size();
+    if (count <= most_ranked) counts = counts_of_sums(counts, counts_of_inversions(side.size()));
+  }
+  if (count > most_ranked) {
+    const double distance = std::max(0.0, static_cast<double>(std::abs(difference)) - 1);
+    return 2 * cdf(complement(boost::math::normal(), distance / std::sqrt(variance)));
+  }
+  double all = 0, beyond = 0;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    all += counts[i];
+    if (pairs - 2 * static_cast<int64_t>(i) >= std::abs(difference)) beyond += counts[i];
+  }
+  return std::min(1.0, 2 * beyond / all);
 }
 
 std::optional<TwoGroups> two_groups(std::vector<double> values) {

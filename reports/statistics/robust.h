@@ -16,6 +16,10 @@ namespace nearmetal {
 /// leave it out.
 std::vector<bool> outliers(std::span<const double> values);
 
+/// Two-sided p of "in no side later values are rather lower, or rather higher", of sides in the
+/// order of their runs: Kendall's S, summed over the sides; exact up to 60 values in all.
+double trend_p(std::span<const std::vector<double>> sides);
+
 /// Two parts of values, ascending: so many belong to the lower one.
 struct TwoGroups {
   size_t lower = 0;

@@ -73,9 +73,9 @@ TEST(Compare, WhereLowerIsBetterMoreIsSlower) {
   for (SetRun& run : slow.arms[0].runs) run.run.ranks[0].set_up.value->total_seconds *= 1.1;
   RunSet base = base_set();
   for (RunSet* set : {&slow, &base}) {
-    double factor = 1;
-    for (SetRun& run : set->arms[0].runs) {
-      run.run.ranks[0].set_up.value->total_seconds *= factor += 0.001;
+    const double factors[] = {1.003, 1.001, 1.004, 1, 1.002};
+    for (size_t i = 0; i < std::size(factors); ++i) {
+      set->arms[0].runs[i].run.ranks[0].set_up.value->total_seconds *= factors[i];
     }
   }
   CompareOptions options;
@@ -142,10 +142,36 @@ TEST(Compare, RunsInPairsAreComparedInPairs) {
   print_text(text, page_of(compare(made_up_set({{"run", base}}), second, {})));
   EXPECT_THAT(text.str(), HasSubstr("  6 pairs  ")) << "not 6|6, as of Welch's test";
   EXPECT_LT(*paired.p, 0.001);
+  for (auto* side : {&base, &next}) {
+    std::swap(side->at(0), side->at(5));
+    std::swap(side->at(1), side->at(3));
+  }
   const ComparisonRow apart =
       row_of(made_up_set({{"run", base}}), made_up_set({{"run", next}}, 60));
   EXPECT_EQ(apart.method, Method::welch);
   EXPECT_EQ(apart.verdict, Verdict::inconclusive);
+}
+
+// By least squares of ln(run) on order and side, in Python.
+TEST(Compare, ATrendOfBothSidesIsTakenOff) {
+  std::vector<double> base, next;
+  for (int i = 0; i < 8; ++i) {
+    base.push_back(1000 * std::exp(-.005 * i + (i % 2 == 0 ? .0004 : -.0004)));
+    next.push_back(1000 * std::exp(-.005 * (8 + i) + (i % 3 == 0 ? .0006 : -.0003)));
+  }
+  const ComparisonRow row = row_of(made_up_set({{"run", base}}), made_up_set({{"run", next}}, 60));
+  EXPECT_EQ(row.method, Method::trend);
+  EXPECT_EQ(row.verdict, Verdict::equivalent) << "3.9 % slower by the means";
+  EXPECT_NEAR(row.log_difference->value, 0.000318452381, 1e-9);
+  EXPECT_NEAR(row.log_difference->standard_error, 0.000458025353, 1e-9);
+  EXPECT_EQ(row.log_difference->degrees_of_freedom, 13);
+  EXPECT_THAT(row.notes, has_note("trend"));
+  EXPECT_FALSE(row.rank_test_p);
+  const ComparisonRow one_side =
+      row_of(made_up_set({{"run", base}}),
+             made_up_set({{"run", {960, 962, 961, 960.5, 961.5, 962, 960, 961}}}, 60));
+  EXPECT_EQ(one_side.verdict, Verdict::inconclusive);
+  EXPECT_THAT(one_side.doubt.value_or(""), HasSubstr("the runs of the base change as they go"));
 }
 
 TEST(Compare, NotesTellWhatIsBehindTheRuns) {

@@ -46,6 +46,19 @@ TEST(Outliers, AndGroupsAreSeldomSeenInIndependentRuns) {
   }
 }
 
+// By Python: scipy.stats.kendalltau(method="exact"), and all orders counted for two sides.
+TEST(Trend, IsSeenInTheOrderOfRuns) {
+  const auto p = [](const std::vector<Samples>& sides) { return trend_p(sides); };
+  EXPECT_NEAR(p({{5, 4, 3, 2, 1}}), 2 / 120., 1e-12);
+  EXPECT_NEAR(p({{1, 3, 2, 4, 5}}), 10 / 120., 1e-12);
+  EXPECT_NEAR(p({{3, 2, 1}, {6, 5, 4}}), 2 / 36., 1e-12);
+  EXPECT_NEAR(p({{3, 2, 1}, {4, 5, 6}}), 1, 1e-12) << "they go apart";
+  EXPECT_NEAR(p({{7, 7, 7, 7}}), 1, 1e-12);
+  Samples long_rise(80);
+  for (int i = 0; i < 80; ++i) long_rise[i] = i % 40;
+  EXPECT_LT(p({long_rise}), 1e-4);
+}
+
 TEST(TwoGroups, AreApartByFarMoreThanTheySpread) {
   const auto found = two_groups({551, 500, 552, 550, 501, 551});
   ASSERT_TRUE(found);
