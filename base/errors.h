@@ -18,7 +18,7 @@ enum class ExitCode : int {
   ok = 0,
   gate_failed = 1,
   usage = 2,           // wrong options or configuration
-  inconclusive = 3,    // under a strict policy, too few runs, or one decides
+  inconclusive = 3,    // under a strict policy, too few runs, in doubt
   not_comparable = 4,  // or a metric or layout is missing
   invalid_report = 5,  // unreadable, invalid, or without a complete run
   run_failed = 6,      // out of memory, an error of a device or library, a wrong answer

@@ -166,8 +166,7 @@ std::span<const ExitMeaning> exit_meanings() {
       {gate_failed, "gate: shown to be worse, or changed under --fail-on any"},
       {usage, "wrong options or configuration"},
       {inconclusive,
-       "gate: inconclusive under a strict policy, too few runs, or a verdict that hangs on one "
-       "run"},
+       "gate: inconclusive under a strict policy, too few runs, or a verdict in doubt"},
       {not_comparable, "not comparable, a metric or layout is missing, or a run was disturbed"},
       {invalid_report, "report unreadable or invalid, or without a complete run"},
       {run_failed,

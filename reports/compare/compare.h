@@ -90,7 +90,7 @@ struct ComparisonRow {
   std::string metric;
   Verdict verdict = Verdict::inconclusive;
   std::string reason;                // of the verdict, in words
-  std::optional<std::string> doubt;  // why bad runs leave no verdict, whatever the mean says
+  std::optional<std::string> doubt;  // why the runs leave no verdict, whatever the mean says
   Method method = Method::none;
   SideSummary base_side;
   SideSummary new_side;

@@ -98,7 +98,8 @@ void fields(Archive& field, ComparisonRow& row) {
   field("median_difference", row.median_difference,
         "The same of the median of all differences of runs (Hodges and Lehmann)");
   field("median_interval", row.median_interval);
-  field("doubt", row.doubt, "Why bad runs leave no verdict; null: they do not");
+  field("doubt", row.doubt,
+        "Why the runs leave no verdict, as one decides it or a side drifts; null: they do");
   field("p", row.p, chance, "p-value of no difference, by Student's t");
   field("rank_test_p", row.rank_test_p, chance,
         "p-value of no difference, by Mann-Whitney, of pairs by Wilcoxon");

@@ -43,7 +43,7 @@ const char* label_of(const SideSummary& side) { return side.emulated ? " (emulat
 std::string clause_of(const ComparisonRow& row, const CompareOptions& options) {
   if (row.doubt) {
     return std::string("whether ") + new_name(options) + " differs from " + base_name(options) +
-           " hangs on few runs";
+           " is in doubt";
   }
   const bool of_throughput = metric_from(row.metric).is_throughput;
   const bool down = *row.difference < 0;
