@@ -25,7 +25,7 @@ namespace {
 
 struct ComparisonDocument {
   std::string schema = "nearmetal/comparison";
-  std::string schema_version = "1.4";
+  std::string schema_version = "1.5";
   int64_t exit_code = 0;
   const Comparison& comparison;
   const std::optional<GateResult>& gate;
@@ -33,7 +33,7 @@ struct ComparisonDocument {
 
 struct BaselinesDocument {
   std::string schema = "nearmetal/baselines";
-  std::string schema_version = "1.0";
+  std::string schema_version = "1.1";
   std::vector<BaselineSeries> series;
 };
 
