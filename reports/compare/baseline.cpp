@@ -125,7 +125,7 @@ std::string contents_of(const fs::path& folder) {
 
 constexpr int64_t most_planned = 1000;  // runs a side
 
-// The fewest, from `least` on, with which both groups find the drop.
+// The fewest, from `least` on, with which these groups find the drop.
 Maybe<int64_t> fewest_that_find(double drop, const DecisionRule& rule, int64_t least,
                                 const std::function<std::vector<RunGroup>(int64_t)>& groups) {
   for (int64_t count = least; count <= most_planned; ++count) {
@@ -143,9 +143,12 @@ void plan(const Sessions& sessions, double deviation, const DecisionRule& rule,
     if (sessions.size() > 1) {
       const RunGroup base{std::sqrt(variance(session_means(sessions))), std::ssize(sessions)};
       needed.runs = Unknown{"the baseline is of several sessions, which a gate judges by"};
-      needed.sessions = fewest_that_find(needed.drop, rule, 2, [&](int64_t count) {
-        return std::vector<RunGroup>{base, {base.deviation, count}};
-      });
+      needed.sessions = Unknown{"the means of its sessions are equal"};
+      if (base.deviation > 0) {
+        needed.sessions = fewest_that_find(needed.drop, rule, 2, [&](int64_t count) {
+          return std::vector<RunGroup>{base, {base.deviation, count}};
+        });
+      }
     } else {
       needed.sessions = Unknown{"the baseline is of one session"};
       needed.runs =

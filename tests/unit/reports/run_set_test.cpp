@@ -181,6 +181,26 @@ TEST(Baseline, TheAnchorIsTheFirstRuns) {
   EXPECT_TRUE(matching_runs(history, next, {.since = "2027"}).recent.arms.empty());
 }
 
+TEST(Baseline, OfSeveralSessionsIsPlannedByThem) {
+  const auto series = [](const std::vector<double>& levels) {
+    RunSet history;
+    for (size_t day = 0; day < levels.size(); ++day) {
+      Report report = made_up_report({{"run", {levels[day], levels[day] + 2}}});
+      for (auto& run : report.arms[0].runs) run.started_at[9] = static_cast<char>('1' + day);
+      add_runs(history, report, "made up");
+    }
+    return series_of(history, "main", {}).at(0);
+  };
+  const BaselineSeries four = series({1000, 1010, 1005, 995});
+  EXPECT_EQ(four.sessions, 4);
+  EXPECT_NEAR(*four.lower, 1003.47 - 10.3, .5) << "3 degrees of freedom of 4 means";
+  ASSERT_EQ(four.needed_runs.size(), 3u);
+  EXPECT_FALSE(four.needed_runs[2].runs);
+  EXPECT_GE(four.needed_runs[2].sessions.value.value_or(0), 2);
+  EXPECT_FALSE(four.needed_runs[0].sessions) << "2.5 %: four sessions of a base tell too little";
+  EXPECT_THAT(series({1000, 1000}).needed_runs[0].sessions.reason, HasSubstr("are equal"));
+}
+
 TEST(Baseline, TakesTheRunsOfTheSameMachineOrElseTheNearest) {
   Report a30 = made_up_report({{"run", {30, 31}}});
   a30.environments[0].gpus[0].name = "NVIDIA A30";
