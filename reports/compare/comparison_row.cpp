@@ -351,14 +351,6 @@ bool has_throughput(const SetRun& run) {
   return run.run.status == Status::complete && run.run.throughput.value.value_or(0) > 0;
 }
 
-std::vector<double> throughputs(const RunArm& arm) {
-  std::vector<double> values;
-  for (const SetRun& run : arm.runs) {
-    if (has_throughput(run)) values.push_back(*run.run.throughput);
-  }
-  return values;
-}
-
 Sessions throughput_sessions(const RunArm& arm) {
   Sessions sessions;
   for (const SetRun& run : arm.runs) {

@@ -17,9 +17,6 @@ SideSummary summary_of_arm(const RunArm& arm, const Metric& metric);
 bool has_throughput(const SetRun& run);
 
 /// Samples/s of such runs of an arm.
-std::vector<double> throughputs(const RunArm& arm);
-
-/// The same by session.
 Sessions throughput_sessions(const RunArm& arm);
 
 /// The geometric mean of the means of sessions.

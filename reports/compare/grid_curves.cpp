@@ -48,7 +48,7 @@ Coordinates coordinates_of(const RunArm& arm) {
 std::vector<const RunArm*> arms_of_grid(const RunSet& set) {
   std::vector<const RunArm*> arms;
   for (const RunArm& arm : set.arms) {
-    if (arm.grid && !throughputs(arm).empty()) arms.push_back(&arm);
+    if (arm.grid && !throughput_sessions(arm).empty()) arms.push_back(&arm);
   }
   return arms;
 }

@@ -86,7 +86,7 @@ std::optional<RunDifference> run_difference(const CountedRuns& base, const Count
   // Runs of several sessions are no independent sample.
   if (std::max(of_base_sessions.size(), of_new_sessions.size()) > 1) return std::nullopt;
   if (are_pairs(base.runs, next.runs)) {
-    const auto estimate = paired_difference(base.values, next.values);
+    const auto estimate = mean_of_logs(log_ratios(base, next));
     if (!estimate) return std::nullopt;
     return RunDifference{
         Method::paired, *estimate, {group_of(*estimate, next.values.size(), true)}};

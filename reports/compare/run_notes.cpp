@@ -30,7 +30,7 @@ void add_order_note(ComparisonRow& row, const Runs& base, const Runs& next) {
   const bool by_sessions = row.method == Method::sessions;
   const double degrees = by_sessions ? row.log_difference->degrees_of_freedom : 0;
   if (degrees >= fewest_degrees) return;
-  if (by_sessions || !share_sessions(base, next)) {
+  if (by_sessions || base.front()->session != next.front()->session) {
     row.notes.push_back(
         {"few_sessions",
          "the runs are of " + counted(row.base_side.sessions, "session") +
@@ -220,16 +220,6 @@ void add_rank_test_note(ComparisonRow& row) {
 }
 
 }  // namespace
-
-bool share_sessions(const std::vector<const SetRun*>& base,
-                    const std::vector<const SetRun*>& next) {
-  const auto names_of = [](const std::vector<const SetRun*>& runs) {
-    std::set<std::string> names;
-    for (const SetRun* run : runs) names.insert(run->session);
-    return names;
-  };
-  return names_of(base) == names_of(next);
-}
 
 bool are_pairs(const Runs& base, const Runs& next) {
   bool pairs = base.size() == next.size() && base.size() > 1;

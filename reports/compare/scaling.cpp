@@ -65,7 +65,7 @@ ScalingPoint point_of(const MeasuredArm& arm, const MeasuredArm& reference, Scal
                      .scaling = scaling,
                      .batch = scaling == Scaling::weak ? arm.batch : arm.batch * arm.ranks,
                      .ranks = arm.ranks,
-                     .runs = std::ssize(throughputs(*arm.arm)),
+                     .runs = std::ranges::count_if(arm.arm->runs, has_throughput),
                      .reference_ranks = reference.ranks};
   const auto ranks = static_cast<double>(arm.ranks);
   const auto reference_ranks = static_cast<double>(reference.ranks);

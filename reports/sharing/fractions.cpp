@@ -308,7 +308,7 @@ JobPoint job_point(const RunArm& job, const RunArm* alone) {
   JobPoint point{.task = task_of_run(job.runs.front()),
                  .work = work_of(job.runs.front()),
                  .rate = words_of(unit_of(job)).rate,
-                 .runs = std::ssize(throughputs(job))};
+                 .runs = std::ranges::count_if(job.runs, has_throughput)};
   point.throughput = estimate_around(mean_of(terms[0].runs), terms);
   const Unknown none{missing_alone({&job}, {alone})};
   point.alone = none;

@@ -38,8 +38,6 @@ double t_of(const LogEstimate& estimate, double bound) {
   return (estimate.value - bound) / estimate.standard_error;
 }
 
-constexpr size_t most_for_exact = 60;  // of both sides; some milliseconds of counting
-
 struct Ranks {
   std::vector<int64_t> doubled;  // twice the mean rank of each value, in ascending order
   int64_t doubled_sum_of_first = 0;
@@ -185,15 +183,6 @@ std::optional<LogEstimate> log_mean(std::span<const double> values) {
   return mean_of_logs(logarithms(values));
 }
 
-std::optional<LogEstimate> paired_difference(std::span<const double> first,
-                                             std::span<const double> second) {
-  if (first.size() != second.size()) throw std::invalid_argument("pairs of unequal number");
-  std::vector<double> differences = logarithms(second);
-  const std::vector<double> base = logarithms(first);
-  for (size_t i = 0; i < base.size(); ++i) differences[i] -= base[i];
-  return mean_of_logs(differences);
-}
-
 LogEstimate combined(std::span<const std::pair<double, LogEstimate>> terms) {
   if (terms.empty()) throw std::invalid_argument("a sum of no estimates");
   LogEstimate sum;
@@ -262,6 +251,21 @@ std::optional<RunSpread> run_spread(std::span<const double> values,
   double noise = 0;
   for (const double error : within) noise += error * error / static_cast<double>(within.size());
   return RunSpread{std::sqrt(total), std::sqrt(std::max(0.0, total - noise)), std::sqrt(noise)};
+}
+
+std::vector<double> rank_sum_counts(size_t first, size_t second) {
+  std::vector<int64_t> ranks(first + second);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  std::vector<double> counts = counts_by_sum(ranks, first);
+  counts.erase(counts.begin(),
+               counts.begin() + static_cast<std::ptrdiff_t>(first * (first - 1) / 2));
+  return counts;
+}
+
+std::vector<double> signed_rank_counts(size_t values) {
+  std::vector<int64_t> ranks(values);
+  std::iota(ranks.begin(), ranks.end(), 1);
+  return counts_of_signs(ranks);
 }
 
 double mann_whitney_p(std::span<const double> first, std::span<const double> second) {

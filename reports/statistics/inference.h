@@ -31,10 +31,6 @@ std::optional<LogEstimate> log_mean(std::span<const double> values);
 /// The same of logarithms.
 std::optional<LogEstimate> mean_of_logs(std::span<const double> logs);
 
-/// Mean of ln(second[i] / first[i]), for runs that were taken in pairs. None as above.
-std::optional<LogEstimate> paired_difference(std::span<const double> first,
-                                             std::span<const double> second);
-
 /// The weighted sum of independent estimates, each behind its weight, with the degrees of freedom
 /// of Welch and Satterthwaite: {+1 new, -1 base} is Welch's comparison of two groups; +1/k and -1/k
 /// for k rows their geometric mean; four groups a ratio of ratios, such as scaling efficiency
@@ -59,6 +55,13 @@ double p_of_at_least(const LogEstimate& estimate, double bound);
 /// p values adjusted so that the chance of any false finding among them stays that of one test
 /// (Holm, 1979), in the order given.
 std::vector<double> holm_adjusted(std::span<const double> p_values);
+
+/// Rank tests are exact up to so many values, some milliseconds of counting.
+inline constexpr size_t most_for_exact = 60;
+/// Of all ways to deal ranks out, how many give each rank sum, from the least on; and each sum of
+/// the ranks that have a sign.
+std::vector<double> rank_sum_counts(size_t first, size_t second);
+std::vector<double> signed_rank_counts(size_t values);
 
 /// Two-sided p of the rank-sum test of Mann and Whitney, ties at their mean rank. Exact, from all
 /// ways to deal the ranks out, up to 60 values in all; beyond by the normal approximation with

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "reports/statistics/inference.h"
 #include "reports/statistics/statistics.h"
 
 namespace nearmetal {
@@ -14,7 +15,6 @@ namespace {
 constexpr double outlying_from = 3.5;
 constexpr size_t fewest_for_median = 10, fewest_for_mean = 4, fewest_for_groups = 4;
 constexpr double surprise = 0.01;
-constexpr size_t most_ranked = 60;  // as for the tests
 
 std::vector<double> logs_of(std::span<const double> values) {
   std::vector<double> logs(values.begin(), values.end());
@@ -38,27 +38,10 @@ double squares(std::span<const double> part) {
   return variance(part) * static_cast<double>(part.size() - 1);
 }
 
-// Ways to reach each sum, among all alike: of `m` ranks of m + n, or of any of `m` ranks.
-std::vector<double> counts_of_rank_sums(size_t m, size_t n) {
-  std::vector<std::vector<double>> counts(m + 1, std::vector<double>(m * n + 1));
-  counts[0][0] = 1;
-  // The number of ways to take i of the first k, by how many of the others lie below.
-  for (size_t k = 1; k <= m + n; ++k) {
-    for (size_t i = std::min(k, m); i > 0; --i) {
-      const size_t below = k - i;
-      for (size_t sum = m * n + 1; sum-- > below;) {
-        if (below <= n) counts[i][sum] += counts[i - 1][sum - below];
-      }
-    }
-  }
-  return counts[m];
-}
-
-std::vector<double> counts_of_signed_ranks(size_t m) {
-  std::vector<double> counts(m * (m + 1) / 2 + 1);
-  counts[0] = 1;
-  for (size_t rank = 1; rank <= m; ++rank) {
-    for (size_t sum = counts.size(); sum-- > rank;) counts[sum] += counts[sum - rank];
+std::vector<double> counts_of_sums(const std::vector<double>& a, const std::vector<double>& b) {
+  std::vector<double> counts(a.size() + b.size() - 1);
+  for (size_t i = 0; i < a.size(); ++i) {
+    for (size_t j = 0; j < b.size(); ++j) counts[i + j] += a[i] * b[j];
   }
   return counts;
 }
@@ -66,21 +49,7 @@ std::vector<double> counts_of_signed_ranks(size_t m) {
 // Ways to order values, by how many pairs stand the other way round.
 std::vector<double> counts_of_inversions(size_t values) {
   std::vector<double> counts = {1};
-  for (size_t value = 2; value <= values; ++value) {
-    std::vector<double> more(counts.size() + value - 1);
-    for (size_t i = 0; i < counts.size(); ++i) {
-      for (size_t added = 0; added < value; ++added) more[i + added] += counts[i];
-    }
-    counts = std::move(more);
-  }
-  return counts;
-}
-
-std::vector<double> counts_of_sums(const std::vector<double>& a, const std::vector<double>& b) {
-  std::vector<double> counts(a.size() + b.size() - 1);
-  for (size_t i = 0; i < a.size(); ++i) {
-    for (size_t j = 0; j < b.size(); ++j) counts[i + j] += a[i] * b[j];
-  }
+  for (size_t n = 2; n <= values; ++n) counts = counts_of_sums(counts, std::vector<double>(n, 1));
   return counts;
 }
 
@@ -135,9 +104,9 @@ double trend_p(std::span<const std::vector<double>> sides) {
     variance += n * (n - 1) * (2 * n + 5) / 18;
     pairs += static_cast<int64_t>(side.size() * (side.size() - 1) / 2);
     count += side.size();
-    if (count <= most_ranked) counts = counts_of_sums(counts, counts_of_inversions(side.size()));
+    if (count <= most_for_exact) counts = counts_of_sums(counts, counts_of_inversions(side.size()));
   }
-  if (count > most_ranked) {
+  if (count > most_for_exact) {
     const double distance = std::max(0.0, static_cast<double>(std::abs(difference)) - 1);
     return 2 * cdf(complement(boost::math::normal(), distance / std::sqrt(variance)));
   }
@@ -175,8 +144,9 @@ Shift shift_of(std::span<const double> first, std::span<const double> second, do
   const size_t m = first.size(), n = second.size();
   const double share = (1 - confidence) / 2, all = static_cast<double>(m * n);
   const size_t left_out =
-      m + n <= most_ranked ? sums_below(counts_of_rank_sums(m, n), share)
-                           : sums_below(all / 2, all * static_cast<double>(m + n + 1) / 12, share);
+      m + n <= most_for_exact
+          ? sums_below(rank_sum_counts(m, n), share)
+          : sums_below(all / 2, all * static_cast<double>(m + n + 1) / 12, share);
   return with_bounds(std::move(differences), left_out);
 }
 
@@ -190,8 +160,8 @@ Shift shift_of_pairs(std::span<const double> differences, double confidence) {
   const size_t m = differences.size();
   const double share = (1 - confidence) / 2, all = static_cast<double>(m * (m + 1)) / 2;
   const size_t left_out =
-      m <= most_ranked ? sums_below(counts_of_signed_ranks(m), share)
-                       : sums_below(all / 2, all * static_cast<double>(2 * m + 1) / 12, share);
+      m <= most_for_exact ? sums_below(signed_rank_counts(m), share)
+                          : sums_below(all / 2, all * static_cast<double>(2 * m + 1) / 12, share);
   return with_bounds(std::move(means), left_out);
 }
 

@@ -99,10 +99,10 @@ std::vector<double> blocks_of(std::span<const SessionTerm> terms) {
   std::vector<double> sums;
   size_t most = 0;
   for (const SessionTerm& term : terms) most = std::max(most, term.runs.size());
-  for (const auto& [name, runs] : terms.front().runs) {
+  for (const auto& session : terms.front().runs) {
     double sum = 0;
     const bool in_all = std::ranges::all_of(terms, [&](const SessionTerm& term) {
-      const auto found = term.runs.find(name);
+      const auto found = term.runs.find(session.first);
       if (found != term.runs.end()) sum += term.weight * mean(found->second);
       return found != term.runs.end();
     });

@@ -57,7 +57,9 @@ TEST(Inference, TwoOneSidedTests) {
 }
 
 TEST(Inference, PairedTest) {
-  const auto found = paired_difference(old_runs, std::span(new_runs).first(5));
+  Samples ratios;
+  for (size_t i = 0; i < 5; ++i) ratios.push_back(new_runs[i] / old_runs[i]);
+  const auto found = log_mean(ratios);
   ASSERT_TRUE(found);
   EXPECT_NEAR(found->value / found->standard_error, -3.5592058777906233, 1e-9);
   EXPECT_DOUBLE_EQ(found->degrees_of_freedom, 4);
@@ -66,7 +68,6 @@ TEST(Inference, PairedTest) {
   EXPECT_NEAR(interval(*found, 0.9).upper - 1, -0.006673435481107732, 1e-11);
   EXPECT_NEAR(p_of_at_most(*found, -margin), 0.24816859152672585, 1e-11);
   EXPECT_NEAR(p_of_at_least(*found, margin), 0.0007058818140262826, 1e-12);
-  EXPECT_THROW(paired_difference(old_runs, new_runs), std::invalid_argument);
 }
 
 // Scaling efficiency of a VM over that of bare metal: four arms, each with its own spread.
