@@ -146,7 +146,7 @@ TEST(MigConfig, HostileYamlEndsAtOnce) {
       {std::string("\0\0", 2), "no YAML"},
   };
   for (const auto& [text, expected] : cases) {
-    const std::string refusal = refusal_of([&] { mig_configs_from_yaml(text); });
+    const std::string refusal = refusal_of([&, &yaml = text] { mig_configs_from_yaml(yaml); });
     EXPECT_THAT(refusal, HasSubstr(expected)) << text.substr(0, 80);
     EXPECT_LT(refusal.size(), 400);
   }
