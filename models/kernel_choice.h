@@ -18,8 +18,7 @@ struct KernelChoice {
 
   bool operator==(const KernelChoice&) const = default;
 };
-/// The implementation of a choice where a kernel of this program was left out, as its result was
-/// wrong.
+/// The implementation of a choice where a kernel was left out, as its result was wrong.
 inline constexpr const char* refused_implementation = "refused";
 
 /// The parts of a step, in its order.

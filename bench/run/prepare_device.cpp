@@ -82,10 +82,9 @@ std::vector<Warning> warnings_of_refused(const std::vector<KernelChoice>& choice
   if (refused.empty()) return {};
   const std::string others =
       refused.size() == 1 ? "" : " and " + std::to_string(refused.size() - 1) + " more";
-  return {
-      {"kernels_refused",
-       "a kernel of nearmetal's own gave a wrong result and was left out, which costs speed ('" +
-           refused.front() + "'" + others + "): report this as a bug, with the report"}};
+  return {{"kernels_refused",
+           "a kernel gave a wrong result and was left out, which costs speed ('" + refused.front() +
+               "'" + others + "): report this as a bug, with the report"}};
 }
 
 bool is_gpu_node(const std::string& name) {

@@ -12,7 +12,7 @@ namespace {
 
 using Matrix = std::vector<double>;  // row by row
 
-// Of one head of one sample: [tokens, head_features], one of `parts` that lie side by side.
+// One head of one sample, [tokens, head_features], from one of `parts` that lie side by side.
 Matrix download(const AttentionProblem& problem, const void* base, int64_t head, int parts,
                 int part) {
   const AttentionExtent& extent = problem.extent;
@@ -56,7 +56,8 @@ Matrix product(const Matrix& a, const Matrix& b, int64_t inner) {
   return result;
 }
 
-// In place; the logarithms of the sums of exponentials.
+// Turns scores into probabilities, in place, and returns the logarithms of the sums of
+// exponentials.
 Matrix softmax(Matrix& scores, int64_t tokens) {
   Matrix log_sums;
   for (auto row = scores.begin(); row != scores.end(); row += tokens) {
@@ -69,7 +70,7 @@ Matrix softmax(Matrix& scores, int64_t tokens) {
   return log_sums;
 }
 
-// From the gradients of probabilities to those of scores, but for their factor, in place.
+// Turns gradients of probabilities into those of scores, but for their factor, in place.
 void softmax_gradient(const Matrix& probabilities, Matrix& gradients, int64_t tokens) {
   for (int64_t row = 0; row < std::ssize(gradients); row += tokens) {
     double mean = 0;

@@ -103,7 +103,8 @@ double Tuner::milliseconds(const AttentionPlan& plan, const std::string& key,
   }
 }
 
-// The fastest plan whose results are right, and the same in two runs.
+// The fastest plan whose results are right, and the same in two runs. Where there are plans and
+// none is, that is told as a refusal, since products are several times slower.
 void Tuner::tune(const AttentionProblem& problem) {
   const std::string key = problem.key();
   used_[key] = none_for(key);
@@ -129,8 +130,10 @@ void Tuner::tune(const AttentionProblem& problem) {
     run(plan, buffers.operands_again());
     const AttentionError error = check_attention(problem, buffers.operands(), device_.stream);
     // Steps repeat bit by bit, and replicas stay equal.
-    if (!error.passes || !buffers.are_results_equal(device_.stream)) continue;
-    used_[key] = {key, plan.name(), time * 1e-3, error.worst.relative_error};
+    const bool right = error.passes && buffers.are_results_equal(device_.stream);
+    used_[key] = right ? KernelChoice{key, plan.name(), time * 1e-3, error.worst.relative_error}
+                       : refused(key, error.worst.relative_error);
+    if (!right) continue;
     attention_plans_.emplace(key, plan);
     return;
   }

@@ -1,7 +1,6 @@
 #include "models/cuda/tuning/decide.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <set>
 #include <span>
@@ -111,8 +110,6 @@ class Decider {
   }
   LoweringChoices decided(const Decision& decision, const LoweringChoices& choices);
   LoweringChoices timed(const Decision& decision, const LoweringChoices& choices);
-  KernelChoice refused(const Decision& decision, const std::string& implementation,
-                       const Trial::Error& error) const;
 
   const Graph& graph_;
   const ProgramOptions& options_;
@@ -170,14 +167,6 @@ LoweringChoices Decider::decided(const Decision& decision, const LoweringChoices
   return with_choice(choices, graph_, decision, known->implementation);
 }
 
-// Kept beside the decision, by the name of the result that is wrong.
-KernelChoice Decider::refused(const Decision& decision, const std::string& implementation,
-                              const Trial::Error& error) const {
-  const std::string key = key_of(decision) + " " + implementation + ", " + error.result;
-  if (std::isfinite(error.relative)) return {key, refused_implementation, 0, error.relative};
-  return {key, refused_implementation, 0, Unknown{"it is not finite, or the reference is 0"}};
-}
-
 LoweringChoices Decider::timed(const Decision& decision, const LoweringChoices& choices) {
   KernelChoice best{key_of(decision), apart_implementation, 0,
                     Unknown{"it is the reference of the others"}};
@@ -201,7 +190,8 @@ LoweringChoices Decider::timed(const Decision& decision, const LoweringChoices& 
     const double reference_seconds = reference.seconds();
     if (best.seconds == 0) best.seconds = reference_seconds;
     if (!(worst.share() <= 1)) {
-      tuner_.keep(refused(decision, implementation, worst));
+      // Kept beside the decision, by the name of the result that is wrong.
+      tuner_.keep(refused(best.key + " " + implementation + ", " + worst.result, worst.relative));
       continue;
     }
     const double seconds = other.seconds();

@@ -1,6 +1,7 @@
 #include "models/cuda/tuning/tuner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 
 #include "models/cuda/tuning/convolution_check.h"
@@ -39,6 +40,11 @@ CheckResult check_plan(cudnnHandle_t handle, const ConvolutionPlan& plan,
 
 KernelChoice none_for(const std::string& key) {
   return {key, no_implementation, 0, Unknown{"there is no result"}};
+}
+
+KernelChoice refused(const std::string& key, double relative_error) {
+  if (std::isfinite(relative_error)) return {key, refused_implementation, 0, relative_error};
+  return {key, refused_implementation, 0, Unknown{"it is not finite, or the reference is 0"}};
 }
 
 Tuner::Tuner(const TuningDevice& device, const std::vector<KernelChoice>& known, bool pinned)

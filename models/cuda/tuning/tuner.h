@@ -31,6 +31,8 @@ inline bool is_usable(const KernelChoice& choice) {
 }
 /// Where nothing computes it.
 KernelChoice none_for(const std::string& key);
+/// Where a result is wrong, by an error that need not be finite.
+KernelChoice refused(const std::string& key, double relative_error);
 /// The time of what is not or cannot be used.
 inline constexpr double never = std::numeric_limits<double>::infinity();
 

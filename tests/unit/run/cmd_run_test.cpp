@@ -96,7 +96,7 @@ TEST_F(CmdRun, WarnsOfKernelsThatWereRefused) {
   EXPECT_EQ(run({"--device", "cuda", "--steps", "3", "--plan-cache", "off"}), ExitCode::ok);
   EXPECT_THAT(only_run().warnings,
               Contains(Warning{"kernels_refused",
-                               "a kernel of nearmetal's own gave a wrong result and was left out, "
+                               "a kernel gave a wrong result and was left out, "
                                "which costs speed ('fused b' and 1 more): report this as a bug, "
                                "with the report"}));
 }
