@@ -185,7 +185,7 @@ Maybe<double> rank_test(Method method, const CountedRuns& base, const CountedRun
   return wilcoxon_p(log_ratios(base, next));
 }
 
-// Of independent runs, or of pairs.
+// The median takes independent runs, or pairs of them.
 void fill_median(ComparisonRow& row, const CountedRuns& base, const CountedRuns& next,
                  const DecisionRule& rule) {
   const Unknown dependent{"the runs are not independent"};
@@ -204,17 +204,18 @@ void fill_median(ComparisonRow& row, const CountedRuns& base, const CountedRuns&
   }
 }
 
-// The side without a run; of pairs without both.
+// The side without one of its runs.
 CountedRuns without(CountedRuns side, size_t at) {
   side.runs.erase(side.runs.begin() + static_cast<std::ptrdiff_t>(at));
   side.values.erase(side.values.begin() + static_cast<std::ptrdiff_t>(at));
   return side;
 }
 
-// Where the verdict would be another without one run that lies far from the others.
-std::optional<std::string> hangs_on_a_run(const ComparisonRow& row, const CountedRuns& base,
-                                          const CountedRuns& next, const Metric& metric,
-                                          const CompareOptions& options) {
+// The reason for doubt where the verdict would be another without one run that lies far from the
+// others.
+std::optional<std::string> depends_on_a_run(const ComparisonRow& row, const CountedRuns& base,
+                                            const CountedRuns& next, const Metric& metric,
+                                            const CompareOptions& options) {
   constexpr size_t fewest = 5;
   if (std::min(base.runs.size(), next.runs.size()) < fewest) return std::nullopt;
   const bool pairs = row.method == Method::paired;
@@ -241,18 +242,34 @@ std::optional<std::string> hangs_on_a_run(const ComparisonRow& row, const Counte
   return std::nullopt;
 }
 
-// Where most runs say the opposite of the mean.
+// The same where most runs say the opposite of the mean.
 std::optional<std::string> is_contradicted(const ComparisonRow& row) {
+  constexpr double rank_test_level = 0.05;
   const double median = row.median_difference.value.value_or(0);
   const bool opposite = median * *row.difference < 0;
-  if (!opposite || row.rank_test_p.value.value_or(1) >= 0.05) return std::nullopt;
+  if (!opposite || row.rank_test_p.value.value_or(1) >= rank_test_level) return std::nullopt;
   return "the mean differs by " + signed_percent(*row.difference) + ", most runs by " +
          signed_percent(median) + ", and the rank test sees a difference";
 }
 
-// Where one side alone changes as it goes, what it was compared with has no meaning.
-std::optional<std::string> drifts(const ComparisonRow& row, const CountedRuns& base,
-                                  const CountedRuns& next) {
+// The same where both sides change, one after the other: such runs do not tell whether the second
+// went on where the first ended, or each began anew, and a verdict must hold in both cases.
+std::optional<std::string> depends_on_the_trend(const ComparisonRow& row, const CountedRuns& base,
+                                                const CountedRuns& next, const Metric& metric,
+                                                const DecisionRule& rule) {
+  if (row.method != Method::trend || !one_after_other(base.runs, next.runs)) return std::nullopt;
+  const auto of_base = log_mean(base.values), of_new = log_mean(next.values);
+  const Verdict anew =
+      verdict_of(turned_where_lower_is_better(difference(*of_base, *of_new), metric), rule);
+  if (anew == row.verdict) return std::nullopt;
+  return std::string("both sides change as they go: ") + to_string(row.verdict) +
+         " if the second went on where the first ended, " + to_string(anew) +
+         " if each began anew; take the sides by turns";
+}
+
+// The same where one side alone changes as it goes: its mean depends on when it was taken.
+std::optional<std::string> drifts_alone(const ComparisonRow& row, const CountedRuns& base,
+                                        const CountedRuns& next) {
   if (row.method != Method::welch) return std::nullopt;
   for (const CountedRuns* side : {&base, &next}) {
     const std::vector<double> values[] = {side->values};
@@ -265,13 +282,14 @@ std::optional<std::string> drifts(const ComparisonRow& row, const CountedRuns& b
   return std::nullopt;
 }
 
-// Bad runs leave no verdict.
-void doubt_bad_runs(ComparisonRow& row, const CountedRuns& base, const CountedRuns& next,
-                    const Metric& metric, const CompareOptions& options) {
+// Bad runs and trends may leave no verdict.
+void doubt_verdict(ComparisonRow& row, const CountedRuns& base, const CountedRuns& next,
+                   const Metric& metric, const CompareOptions& options) {
   if (row.method == Method::sessions) return;
-  row.doubt = hangs_on_a_run(row, base, next, metric, options);
+  row.doubt = depends_on_a_run(row, base, next, metric, options);
   if (!row.doubt) row.doubt = is_contradicted(row);
-  if (!row.doubt) row.doubt = drifts(row, base, next);
+  if (!row.doubt) row.doubt = depends_on_the_trend(row, base, next, metric, options.rule);
+  if (!row.doubt) row.doubt = drifts_alone(row, base, next);
   if (!row.doubt) return;
   row.verdict = Verdict::inconclusive;
   row.reason = *row.doubt;
@@ -292,11 +310,10 @@ void fill_figures(ComparisonRow& row, const RunDifference& found, const SideValu
   if (found.method == Method::trend) {
     row.notes.push_back({"trend", "the runs of both sides change by " +
                                       signed_percent(std::expm1(found.trend)) +
-                                      " from one to the next, which is taken off; by turns it "
-                                      "would matter less"});
+                                      " from one to the next, which the difference leaves out"});
   }
   plan_more(row, found, metric, options);
-  doubt_bad_runs(row, base, next, metric, options);
+  doubt_verdict(row, base, next, metric, options);
 }
 
 void mark_unmeasured(ComparisonRow& row, const Unknown& why) {
@@ -317,8 +334,8 @@ void fill_missing(ComparisonRow& row, const SideValues& side, const std::string&
                                  : "no run of " + name + " has " + row.metric + ": " + side.lack;
 }
 
-// What a session did to the runs of all rows is one thing: the mean over the rows in each session
-// that all of them have. Empty where there is none.
+// The mean over the rows in each session that all of them have, as a session does one thing to the
+// runs of all rows. Empty where there is no such session.
 Sessions mean_of_rows(const std::vector<const ComparisonRow*>& rows,
                       Sessions ComparisonRow::*side) {
   Sessions means;
@@ -446,6 +463,12 @@ ComparisonRow geometric_mean_row(const std::vector<const ComparisonRow*>& rows,
                                                "not determined for a mean of rows");
   mean_row.method = Method::mean_of_rows;
   fill_tests(mean_row, by_sessions ? by_sessions->estimate : combined(terms), metric, rule);
+  const bool in_doubt =
+      std::ranges::any_of(rows, [](const ComparisonRow* row) { return row->doubt.has_value(); });
+  if (in_doubt) {
+    mean_row.doubt = mean_row.reason = "the verdict of a row is in doubt";
+    mean_row.verdict = Verdict::inconclusive;
+  }
   return mean_row;
 }
 

@@ -16,8 +16,8 @@ RunGroup group_of(const LogEstimate& mean, size_t runs, bool can_grow) {
           can_grow};
 }
 
-// Least squares of ln(run) on order and side: what both sides change by from run to run, as one
-// machine that warms up, is no difference between them.
+// Least squares of ln(run) on order and side: a change from run to run that both sides share, as
+// where a machine warms up, is no difference between them.
 std::optional<RunDifference> difference_beside_trend(const CountedRuns& base,
                                                      const CountedRuns& next) {
   const std::vector<double> sides[] = {base.values, next.values};

@@ -18,7 +18,8 @@ using Runs = std::vector<const SetRun*>;
 
 // Runs whose mean is hardly better known than they differ are too short.
 constexpr double large_within = 1.0 / 3;
-constexpr double fewest_degrees = 2.5;  // of sessions: below, intervals are wide
+// Of sessions: below, intervals are wide. By Satterthwaite four sessions have a little less than 3.
+constexpr double fewest_degrees = 2.5;
 constexpr int64_t fewest_for_rank_test = 4;
 constexpr int64_t fewest_pairs_for_rank_test = 6;
 
@@ -43,9 +44,7 @@ void add_order_note(ComparisonRow& row, const Runs& base, const Runs& next) {
     return;
   }
   if (are_pairs(base, next)) return;
-  const bool one_after_other =
-      start(base.back()) <= start(next.front()) || start(next.back()) <= start(base.front());
-  if (!one_after_other) return;
+  if (!one_after_other(base, next)) return;
   row.notes.push_back({"not_interleaved",
                        "the sides were not interleaved in time: a drift of heat or clocks between "
                        "them would look like a difference"});
@@ -102,7 +101,8 @@ std::string figure(double value, const Metric& metric) {
   return significant(metric.shown_per_unit * value, 3);
 }
 
-// Such a side has no mean that tells of it; where the other side's runs are is the first question.
+// A side in two groups is not described by its mean. The first question is to which of them the
+// runs of the other side belong.
 void add_groups(ComparisonRow& row, const SideSummary& side, const std::vector<double>& values,
                 const SideSummary& other, const std::vector<double>& other_values) {
   const auto found = two_groups(values);
@@ -220,6 +220,10 @@ void add_rank_test_note(ComparisonRow& row) {
 }
 
 }  // namespace
+
+bool one_after_other(const Runs& base, const Runs& next) {
+  return start(base.back()) <= start(next.front()) || start(next.back()) <= start(base.front());
+}
 
 bool are_pairs(const Runs& base, const Runs& next) {
   bool pairs = base.size() == next.size() && base.size() > 1;

@@ -25,6 +25,10 @@ struct LeftOut {
 /// The reasons, each once: "2 runs of a.json, b.json are left out: failed (out of memory)".
 std::vector<std::string> left_out_texts(const std::vector<LeftOut>& runs);
 
+/// Whether all runs of one side, each in order of their start, came after those of the other.
+bool one_after_other(const std::vector<const SetRun*>& base,
+                     const std::vector<const SetRun*>& next);
+
 /// Whether two sides of complete runs, each in order of their start, were taken in pairs: the first
 /// of each side, then the second of each, and so on, in any order within a pair. Drift, of heat or
 /// clocks, cancels in pairs, adds noise where runs are mixed, and looks like a difference where one

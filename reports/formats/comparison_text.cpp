@@ -53,12 +53,6 @@ std::string difference_text(const ComparisonRow& row) {
                                  : signed_percent(*row.difference);
 }
 
-std::string median_text(const ComparisonRow& row) {
-  if (!row.median_difference) return "-";
-  return row.median_interval ? signed_percent(*row.median_difference, *row.median_interval)
-                             : signed_percent(*row.median_difference);
-}
-
 std::string p_text(const Maybe<double>& p) {
   if (!p) return "-";
   return *p < 1e-4 ? "<0.0001" : fixed(*p, 4);
@@ -91,10 +85,18 @@ std::string warnings_text(const SideSummary& side) {
   return "warnings of " + side.name + ": " + joined(texts, "; ");
 }
 
+bool is_within(const Interval& interval, double value) {
+  return interval.lower <= value && value <= interval.upper;
+}
+
 std::vector<std::string> notes_of(const ComparisonRow& row, const CompareOptions& options) {
   std::vector<std::string> notes;
   const std::string reason = reason_text(row, options);
   if (!reason.empty()) notes.push_back(reason);
+  if (row.median_interval && (row.doubt || !is_within(*row.median_interval, *row.difference))) {
+    notes.push_back("the median of the differences is " +
+                    signed_percent(*row.median_difference, *row.median_interval));
+  }
   for (const Warning& note : row.notes) notes.push_back(note.text);
   for (const SideSummary* side : {&row.base_side, &row.new_side}) {
     if (!side->warnings.empty()) notes.push_back(warnings_text(*side));
@@ -129,9 +131,9 @@ std::vector<std::string> cells_of(const ComparisonRow& row, const CompareOptions
   for (const SideSummary* side : {&row.base_side, &row.new_side}) {
     cells.push_back(mean_text(*side, metric));
   }
-  cells.insert(cells.end(), {difference_text(row), median_text(row), counts_text(row),
-                             p_text(row.p), p_text(row.rank_test_p),
-                             to_string(row.verdict) + footnotes.marks(notes_of(row, options))});
+  cells.insert(cells.end(),
+               {difference_text(row), counts_text(row), p_text(row.p), p_text(row.rank_test_p),
+                to_string(row.verdict) + footnotes.marks(notes_of(row, options))});
   return cells;
 }
 
@@ -144,7 +146,6 @@ TextTable table_of(const Comparison& comparison, Footnotes& footnotes) {
     table.columns.push_back({side_title(side, options), true});
   }
   table.columns.insert(table.columns.end(), {{"difference [" + confidence + "]", true},
-                                             {"median", true, true},
                                              {"n", true},
                                              {"p (t)", true, true},
                                              {"p (rank)", true, true},

@@ -23,17 +23,6 @@ using StudentsT = boost::math::students_t_distribution<double, InDouble>;
 using ChiSquared = boost::math::chi_squared_distribution<double, InDouble>;
 using NonCentralT = boost::math::non_central_t_distribution<double, InDouble>;
 
-std::vector<double> logarithms(std::span<const double> values) {
-  std::vector<double> logs;
-  for (const double value : values) {
-    if (!(value > 0 && std::isfinite(value))) {
-      throw std::invalid_argument("the logarithm of a value that is not positive");
-    }
-    logs.push_back(std::log(value));
-  }
-  return logs;
-}
-
 double t_of(const LogEstimate& estimate, double bound) {
   return (estimate.value - bound) / estimate.standard_error;
 }
@@ -172,6 +161,17 @@ double deciding_power(const LogEstimate& error, double truth, const DecisionRule
 }
 
 }  // namespace
+
+std::vector<double> logarithms(std::span<const double> values) {
+  std::vector<double> logs;
+  for (const double value : values) {
+    if (!(value > 0 && std::isfinite(value))) {
+      throw std::invalid_argument("the logarithm of a value that is not positive");
+    }
+    logs.push_back(std::log(value));
+  }
+  return logs;
+}
 
 std::optional<LogEstimate> mean_of_logs(std::span<const double> logs) {
   if (logs.size() < 2 || std::ranges::min(logs) == std::ranges::max(logs)) return std::nullopt;

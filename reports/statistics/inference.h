@@ -24,9 +24,12 @@ struct LogEstimate {
   double degrees_of_freedom = 0;
 };
 
+/// Throws std::invalid_argument for a value that is not positive and finite.
+std::vector<double> logarithms(std::span<const double> values);
+
 /// Mean of the logarithms of `values`, one for each run. None for fewer than 2 runs, and where all
-/// are equal: then the spread is below what was resolved, and no error can be told. Throws
-/// std::invalid_argument for a value that is not positive and finite.
+/// are equal: then the spread is below what was resolved, and no error can be told. Throws as
+/// logarithms().
 std::optional<LogEstimate> log_mean(std::span<const double> values);
 /// The same of logarithms.
 std::optional<LogEstimate> mean_of_logs(std::span<const double> logs);

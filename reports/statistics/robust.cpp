@@ -16,12 +16,6 @@ constexpr double outlying_from = 3.5;
 constexpr size_t fewest_for_median = 10, fewest_for_mean = 4, fewest_for_groups = 4;
 constexpr double surprise = 0.01;
 
-std::vector<double> logs_of(std::span<const double> values) {
-  std::vector<double> logs(values.begin(), values.end());
-  for (double& log : logs) log = std::log(log);
-  return logs;
-}
-
 // Externally studentised (Cook and Weisberg, "Residuals and Influence in Regression", 1982).
 bool is_far_from_others(const std::vector<double>& logs, size_t at) {
   std::vector<double> others = logs;
@@ -30,6 +24,8 @@ bool is_far_from_others(const std::vector<double>& logs, size_t at) {
   const double error = std::sqrt(variance(others) * (1 + 1 / count));
   if (!(error > 0)) return false;
   const double t = std::abs(logs[at] - mean(others)) / error;
+  constexpr double surely_near = 3;  // the bound of any number of values lies above 4
+  if (t < surely_near) return false;
   const boost::math::students_t student(count - 1);
   return 2 * cdf(complement(student, t)) * (count + 1) < surprise;
 }
@@ -46,14 +42,14 @@ std::vector<double> counts_of_sums(const std::vector<double>& a, const std::vect
   return counts;
 }
 
-// Ways to order values, by how many pairs stand the other way round.
+// How many orders of so many values have each number of inversions.
 std::vector<double> counts_of_inversions(size_t values) {
   std::vector<double> counts = {1};
   for (size_t n = 2; n <= values; ++n) counts = counts_of_sums(counts, std::vector<double>(n, 1));
   return counts;
 }
 
-// How many sums lie at one end whose chance is at most `share`.
+// How many sums at one end have together a chance of `share` at most.
 size_t sums_below(const std::vector<double>& counts, double share) {
   double all = 0, below = 0;
   for (const double count : counts) all += count;
@@ -82,7 +78,7 @@ Shift with_bounds(std::vector<double> values, size_t left_out) {
 std::vector<bool> outliers(std::span<const double> values) {
   std::vector<bool> found(values.size(), false);
   if (values.size() < fewest_for_mean) return found;
-  const std::vector<double> logs = logs_of(values);
+  const std::vector<double> logs = logarithms(values);
   const double limit = logs.size() < fewest_for_median ? 0 : outlying_from * robust_deviation(logs);
   for (size_t i = 0; i < logs.size(); ++i) {
     const bool far = limit > 0 && std::abs(logs[i] - median(logs)) > limit;
@@ -121,7 +117,7 @@ double trend_p(std::span<const std::vector<double>> sides) {
 std::optional<TwoGroups> two_groups(std::vector<double> values) {
   if (values.size() < fewest_for_groups) return std::nullopt;
   std::ranges::sort(values);
-  const std::vector<double> logs = logs_of(values);
+  const std::vector<double> logs = logarithms(values);
   size_t lower = 1;
   for (size_t i = 1; i < logs.size(); ++i) {
     if (logs[i] - logs[i - 1] > logs[lower] - logs[lower - 1]) lower = i;

@@ -65,8 +65,9 @@ Component within_part(const SampledSide& side) {
           side.within.degrees_of_freedom};
 }
 
-// A sum of variances, whose degrees of freedom follow Satterthwaite; never fewer than those of the
-// part that has the fewest, as a part may be known by more than counts of it.
+// A sum of variances, whose degrees of freedom follow Satterthwaite. That formula is for whole
+// estimates: where the part between sessions is what is left of a larger one, it can fall below the
+// degrees of every part, which the sum never has.
 class Sum {
  public:
   void add(double variance, const Component& known_by) {

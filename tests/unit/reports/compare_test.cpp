@@ -161,11 +161,22 @@ TEST(Compare, ATrendOfBothSidesIsTakenOff) {
   }
   const ComparisonRow row = row_of(made_up_set({{"run", base}}), made_up_set({{"run", next}}, 60));
   EXPECT_EQ(row.method, Method::trend);
-  EXPECT_EQ(row.verdict, Verdict::equivalent) << "3.9 % slower by the means";
+  EXPECT_EQ(row.verdict, Verdict::inconclusive);
+  EXPECT_THAT(row.doubt.value_or(""),
+              HasSubstr("EQUIVALENT if the second went on where the first ended, SLOWER if each "
+                        "began anew"));
   EXPECT_NEAR(row.log_difference->value, 0.000318452381, 1e-9);
   EXPECT_NEAR(row.log_difference->standard_error, 0.000458025353, 1e-9);
   EXPECT_EQ(row.log_difference->degrees_of_freedom, 13);
   EXPECT_THAT(row.notes, has_note("trend"));
+  // Sides that overlap in time share their trend, whatever it is.
+  RunSet mixed = made_up_set({{"run", base}}), other = made_up_set({{"run", next}}, 2);
+  const ComparisonRow overlapping = row_of(mixed, other);
+  EXPECT_EQ(overlapping.method, Method::trend);
+  EXPECT_FALSE(overlapping.doubt);
+  // A warm-up of each side, which begins anew, is no gain.
+  const ComparisonRow anew = row_of(made_up_set({{"run", base}}), made_up_set({{"run", base}}, 60));
+  EXPECT_EQ(anew.verdict, Verdict::inconclusive) << "4 % faster beside the trend";
   EXPECT_FALSE(row.rank_test_p);
   const ComparisonRow one_side =
       row_of(made_up_set({{"run", base}}),

@@ -74,7 +74,7 @@ TEST(ComparisonText, HasALineForTheWarningsOfASide) {
   EXPECT_THAT(text, HasSubstr(" more runs a side would decide with 80 % chance if the measured "
                               "difference is the true one\n(2) "));
   std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 124U) << line;
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 112U) << line;
 }
 
 TEST(ComparisonText, TheAnswerSaysHowManyRunsWereDisturbed) {

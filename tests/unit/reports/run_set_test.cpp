@@ -196,7 +196,15 @@ TEST(Baseline, OfSeveralSessionsIsPlannedByThem) {
   EXPECT_NEAR(*four.lower, 1003.47 - 10.3, .5) << "3 degrees of freedom of 4 means";
   ASSERT_EQ(four.needed_runs.size(), 3u);
   EXPECT_FALSE(four.needed_runs[2].runs);
-  EXPECT_GE(four.needed_runs[2].sessions.value.value_or(0), 2);
+  const double deviation = four.spread.value.value_or(0);
+  ASSERT_GT(deviation, 0);
+  ASSERT_TRUE(four.needed_runs[2].sessions);
+  const auto power = [](int64_t sessions) {  // of means that spread by 0.645 %, margin 2 %, 4 %
+    const std::vector<RunGroup> groups = {{.00642, 4}, {.00642, sessions}};
+    return power_of_regression(groups, std::log(.96), {});
+  };
+  EXPECT_GE(power(*four.needed_runs[2].sessions), .95);
+  EXPECT_LT(power(*four.needed_runs[2].sessions - 1), .95);
   EXPECT_FALSE(four.needed_runs[0].sessions) << "2.5 %: four sessions of a base tell too little";
   EXPECT_THAT(series({1000, 1000}).needed_runs[0].sessions.reason, HasSubstr("are equal"));
 }

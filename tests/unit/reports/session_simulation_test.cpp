@@ -135,7 +135,7 @@ constexpr size_t shares_shown = 3;
 
 // What they say of 10,000 is found again in a few.
 TEST(SessionSimulation, TheTablesOfDependentRunsAreTrue) {
-  constexpr int count = 300;
+  constexpr int count = 400;
   std::ifstream file(NM_NOTES_FOLDER "/error_rates.md");
   int rows = 0;
   for (std::string line; std::getline(file, line);) {
@@ -154,7 +154,8 @@ TEST(SessionSimulation, TheTablesOfDependentRunsAreTrue) {
   EXPECT_GE(rows, 30);
 }
 
-// Prints the rows anew: --gtest_also_run_disabled_tests --gtest_filter='*PrintTheTables*'
+// No test, as it takes minutes and checks nothing: it prints the rows of the notes anew, by
+// --gtest_also_run_disabled_tests --gtest_filter='*PrintTheTables*'.
 TEST(SessionSimulation, DISABLED_PrintTheTables) {
   std::ifstream file(NM_NOTES_FOLDER "/error_rates.md");
   for (std::string line; std::getline(file, line);) {
@@ -206,8 +207,8 @@ TEST(SessionSimulation, TheAnchorEndsASlowLoss) {
   EXPECT_EQ(loss_seen(0.006, false), 1) << "down to -21 %";
   EXPECT_LT(loss_seen(0.006, true), 0.06);
   EXPECT_EQ(loss_seen(0, true), 1) << "no loss, no failure";
-  EXPECT_EQ(loss_seen(0.006, false, true), 1) << "within one day";
-  EXPECT_LT(loss_seen(0.006, true, true), 0.06);
+  EXPECT_LT(loss_seen(0.006, true, true), 0.06) << "within one day";
+  EXPECT_GT(loss_seen(0.006, false, true), 0.09) << "where the trend of the base ends it, late";
   EXPECT_EQ(loss_seen(0, true, true), 1);
 }
 
@@ -217,7 +218,12 @@ TEST(SessionSimulation, AGateWithItsAnchorFailsNoMoreOftenThanAlpha) {
   constexpr int count = 1000;
   std::mt19937_64 engine(34);
   std::normal_distribution<double> noise;
-  for (const double drop : {0.0, 0.02, 0.035}) {
+  struct Case {
+    double drop, at_least, at_most;  // shares that fail
+  };
+  const double bound = 0.05 + 4 * std::sqrt(0.05 * 0.95 / count);
+  for (const auto& [drop, at_least, at_most] :
+       {Case{0, 0, 0}, Case{0.02, 0.01, bound}, Case{0.035, 0.9, 1}}) {
     int failed = 0;
     for (int i = 0; i < count; ++i) {
       const auto runs = [&](int number, double level) {
@@ -234,9 +240,8 @@ TEST(SessionSimulation, AGateWithItsAnchorFailsNoMoreOftenThanAlpha) {
       failed += gated.second.exit_code == ExitCode::gate_failed;
     }
     const double share = static_cast<double>(failed) / count;
-    const double bound = 0.05 + 4 * std::sqrt(0.05 * 0.95 / count);
-    EXPECT_LE(share, drop == 0 ? 0 : drop == 0.02 ? bound : 1) << drop;
-    EXPECT_GE(share, drop > 0.02 ? 0.9 : 0) << "and finds what is there";
+    EXPECT_GE(share, at_least) << drop;
+    EXPECT_LE(share, at_most) << drop;
   }
 }
 
