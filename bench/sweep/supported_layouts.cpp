@@ -40,7 +40,7 @@ std::string no_whole_gpu_reason(int64_t gpu) {
 std::optional<std::string> why_unsupported(const Layout& layout, const Host& host,
                                            bool of_fractions) {
   const Share& share = *layout.jobs.front().share;
-  const auto no_mps = through_mps(share) ? why_no_mps(host, share.mode) : std::nullopt;
+  auto no_mps = through_mps(share) ? why_no_mps(host, share.mode) : std::nullopt;
   if (no_mps || !of_fractions || share.mode == SharingMode::mig) return no_mps;
   const int64_t gpu = first_gpu_of(host);
   return is_divided(host, gpu) ? std::optional(no_whole_gpu_reason(gpu)) : std::nullopt;

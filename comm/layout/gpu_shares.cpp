@@ -19,7 +19,7 @@ namespace {
 // -mig 1, then nvidia-smi mig -i 0 -cgi 1g.18gb,1g.18gb -C"; the first part where MIG is off.
 std::string mig_commands(int64_t gpu, bool is_on, const std::vector<std::string>& profiles) {
   const std::string index = std::to_string(gpu);
-  const std::string text = is_on ? "" : "nvidia-smi -i " + index + " -mig 1";
+  std::string text = is_on ? "" : "nvidia-smi -i " + index + " -mig 1";
   if (profiles.empty()) return text;
   return text + (is_on ? "" : ", then ") + "nvidia-smi mig -i " + index + " -cgi " +
          joined(profiles, ",") + " -C";
@@ -126,7 +126,7 @@ class MigTaker {
     const std::optional<std::string>& no_mig = gpu_facts(*request.host, request.gpu).no_mig;
     const std::string listed = listed_profiles(*request.host, request.gpu);
     const bool is_on = !no_mig;
-    const std::string why =
+    std::string why =
         no_mig.value_or("there is no MIG device " + what) + on + "; it has: " + listed;
     // A UUID cannot be asked for, nor MIG where it is more than off.
     if (is_on ? share.instance.has_value() : no_mig != mig_is_off) return why;
