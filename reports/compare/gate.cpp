@@ -185,6 +185,12 @@ bool is_too_blind(const Comparison& comparison, const GateOptions& options) {
          });
 }
 
+bool are_equivalent_at(double alpha, const Comparison& comparison) {
+  return std::ranges::all_of(comparison.rows, [=](const ComparisonRow& row) {
+    return row.log_difference && !row.doubt && *row.p_worse <= alpha && *row.p_better <= alpha;
+  });
+}
+
 // By FailOn.
 constexpr std::array what_passed = {"no regression shown", "shown to be not worse",
                                     "shown to be equivalent"};
@@ -269,6 +275,11 @@ std::pair<Comparison, GateResult> judge_sequentially(const Baseline& base, RunSe
     result.reruns = reruns;
     result.looks = looks;
     result.alpha = alpha;
+    if (result.exit_code == ExitCode::ok && gate_options.fail_on == FailOn::regression &&
+        result.inconclusive && reruns < most_reruns && are_equivalent_at(alpha, comparison)) {
+      result.inconclusive = false;
+      result.verdict += "; equivalent at alpha " + plain_percent(alpha) + ", which ends the reruns";
+    }
     if (!result.inconclusive || base_is_short || reruns == most_reruns) {
       return {comparison, result};
     }

@@ -16,8 +16,38 @@ RunGroup group_of(const LogEstimate& mean, size_t runs, bool can_grow) {
           can_grow};
 }
 
-// Least squares of ln(run) on order and side: a change from run to run that both sides share, as
-// where a machine warms up, is no difference between them.
+}  // namespace
+
+Sessions sessions_of(const CountedRuns& side) {
+  Sessions sessions;
+  for (size_t i = 0; i < side.runs.size(); ++i) {
+    sessions[side.runs[i]->session].push_back(std::log(side.values[i]));
+  }
+  return sessions;
+}
+
+std::vector<double> log_ratios(const CountedRuns& base, const CountedRuns& next) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < base.values.size(); ++i) {
+    ratios.push_back(std::log(next.values[i] / base.values[i]));
+  }
+  return ratios;
+}
+
+LogEstimate goodness(LogEstimate estimate, const Metric& metric) {
+  if (!metric.higher_is_better) estimate.value = -estimate.value;
+  return estimate;
+}
+
+Verdict verdict_of(const LogEstimate& goodness, const DecisionRule& rule) {
+  const Interval found = log_interval(goodness, 1 - 2 * rule.alpha);
+  const double margin = -log_margin(rule);
+  if (found.upper < -margin) return Verdict::slower;
+  if (found.lower > margin) return Verdict::faster;
+  const bool within = found.lower > -margin && found.upper < margin;
+  return within ? Verdict::equivalent : Verdict::inconclusive;
+}
+
 std::optional<RunDifference> difference_beside_trend(const CountedRuns& base,
                                                      const CountedRuns& next) {
   const std::vector<double> sides[] = {base.values, next.values};
@@ -56,24 +86,6 @@ std::optional<RunDifference> difference_beside_trend(const CountedRuns& base,
   return found;
 }
 
-}  // namespace
-
-Sessions sessions_of(const CountedRuns& side) {
-  Sessions sessions;
-  for (size_t i = 0; i < side.runs.size(); ++i) {
-    sessions[side.runs[i]->session].push_back(std::log(side.values[i]));
-  }
-  return sessions;
-}
-
-std::vector<double> log_ratios(const CountedRuns& base, const CountedRuns& next) {
-  std::vector<double> ratios;
-  for (size_t i = 0; i < base.values.size(); ++i) {
-    ratios.push_back(std::log(next.values[i] / base.values[i]));
-  }
-  return ratios;
-}
-
 std::optional<RunDifference> run_difference(const CountedRuns& base, const CountedRuns& next,
                                             const CountedRuns& others, bool base_can_grow) {
   if (std::min(base.values.size(), next.values.size()) < 2) return std::nullopt;
@@ -81,7 +93,7 @@ std::optional<RunDifference> run_difference(const CountedRuns& base, const Count
   const auto by_sessions =
       session_difference(of_base_sessions, of_new_sessions, sessions_of(others));
   if (by_sessions) {
-    return RunDifference{Method::sessions, by_sessions->estimate, by_sessions->groups, by_sessions};
+    return RunDifference{Method::sessions, by_sessions->estimate, {}, by_sessions};
   }
   // Runs of several sessions are no independent sample.
   if (std::max(of_base_sessions.size(), of_new_sessions.size()) > 1) return std::nullopt;

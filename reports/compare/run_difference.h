@@ -29,12 +29,24 @@ struct RunDifference {
   double trend = 0;  // change of the logarithm from run to run, of both sides
 };
 
+/// The same so that more is better.
+LogEstimate goodness(LogEstimate estimate, const Metric& metric);
+
+/// By the interval of an estimate of which more is better.
+Verdict verdict_of(const LogEstimate& goodness, const DecisionRule& rule);
+
 /// Below this p of trend_p() runs are taken to follow one: independent runs do in 1 %.
 inline constexpr double trend_below = 0.01;
 
+/// Of runs of one session that follow a trend: by least squares of ln(run) on order and side, as a
+/// change from run to run that both sides share, as where a machine warms up, is no difference.
+std::optional<RunDifference> difference_beside_trend(const CountedRuns& base,
+                                                     const CountedRuns& next);
+
 /// From means of sessions where a side has several, or `others`, runs of neither side, show how
 /// they differ; else from pairs, else from two samples, beside their trend where they follow one.
-/// None for fewer than 2 runs a side, and where nothing varies.
+/// None for fewer than 2 runs a side, and where
+/// nothing varies.
 std::optional<RunDifference> run_difference(const CountedRuns& base, const CountedRuns& next,
                                             const CountedRuns& others, bool base_can_grow);
 

@@ -18,7 +18,7 @@ using Runs = std::vector<const SetRun*>;
 
 // Runs whose mean is hardly better known than they differ are too short.
 constexpr double large_within = 1.0 / 3;
-// Of sessions: below, intervals are wide. By Satterthwaite four sessions have a little less than 3.
+// Of sessions: below, intervals are wide.
 constexpr double fewest_degrees = 2.5;
 constexpr int64_t fewest_for_rank_test = 4;
 constexpr int64_t fewest_pairs_for_rank_test = 6;
@@ -223,6 +223,12 @@ void add_rank_test_note(ComparisonRow& row) {
 
 bool one_after_other(const Runs& base, const Runs& next) {
   return start(base.back()) <= start(next.front()) || start(next.back()) <= start(base.front());
+}
+
+bool one_side_is_first(const Runs& base, const Runs& next) {
+  size_t of_base = 0;
+  for (size_t i = 0; i < base.size(); ++i) of_base += start(base[i]) < start(next[i]) ? 1 : 0;
+  return of_base == 0 || of_base == base.size();
 }
 
 bool are_pairs(const Runs& base, const Runs& next) {

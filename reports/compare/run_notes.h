@@ -34,6 +34,9 @@ bool one_after_other(const std::vector<const SetRun*>& base,
 /// clocks, cancels in pairs, adds noise where runs are mixed, and looks like a difference where one
 /// side came after the other.
 bool are_pairs(const std::vector<const SetRun*>& base, const std::vector<const SetRun*>& next);
+/// Whether it is the same side in all pairs.
+bool one_side_is_first(const std::vector<const SetRun*>& base,
+                       const std::vector<const SetRun*>& next);
 
 /// The warnings of the runs, each kind once, however many jobs and ranks of a run gave it, in the
 /// order in which they came.

@@ -299,14 +299,9 @@ double wilcoxon_p(std::span<const double> differences) {
 
 double log_margin(const DecisionRule& rule) { return std::log1p(-rule.margin); }
 
-double power_of_regression(std::span<const RunGroup> groups, double truth,
-                           const DecisionRule& rule) {
-  return regression_power(error_of(groups), truth, rule);
-}
-
-double power_of_equivalence(std::span<const RunGroup> groups, double truth,
-                            const DecisionRule& rule) {
-  return equivalence_power(error_of(groups), truth, rule);
+double chance_of_deciding(std::span<const RunGroup> groups, double truth,
+                          const DecisionRule& rule) {
+  return deciding_power(error_of(groups), truth, rule);
 }
 
 double detectable_drop(const LogEstimate& error, const DecisionRule& rule, double power) {

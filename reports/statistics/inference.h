@@ -107,14 +107,11 @@ struct RunGroup {
   bool can_grow = true;
 };
 
-/// Chance that the interval lies wholly below -margin if the true difference, a logarithm, is this
-/// one. Needs at least 2 runs in each group, as do the following (std::invalid_argument).
-double power_of_regression(std::span<const RunGroup> groups, double truth,
-                           const DecisionRule& rule);
-/// Chance that it lies wholly within the margins, at least: what both one-sided tests miss is
-/// added up, which is exact but where hardly anything could be shown.
-double power_of_equivalence(std::span<const RunGroup> groups, double truth,
-                            const DecisionRule& rule);
+/// Chance of a firm verdict if the true difference, a logarithm, is this one: within the margins
+/// that the interval lies wholly within them, else wholly beyond. What both one-sided tests of the
+/// former miss is added up, which is exact but where hardly anything could be shown. Needs at least
+/// 2 runs in each group, as do the following (std::invalid_argument).
+double chance_of_deciding(std::span<const RunGroup> groups, double truth, const DecisionRule& rule);
 
 /// Share by which the new side must be slower for a regression to be found with this chance, by an
 /// estimate of this error.

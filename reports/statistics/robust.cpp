@@ -114,6 +114,26 @@ double trend_p(std::span<const std::vector<double>> sides) {
   return std::min(1.0, 2 * beyond / all);
 }
 
+double alike_neighbours_p(std::span<const std::vector<double>> sides) {
+  double distance = 0, variance = 0;
+  for (const std::vector<double>& side : sides) {
+    std::vector<double> ranks;  // less a constant, ties at their mean
+    for (const double value : side) {
+      const auto below = std::ranges::count_if(side, [=](double other) { return other < value; });
+      const auto equal = std::ranges::count(side, value);
+      ranks.push_back(static_cast<double>(below) + static_cast<double>(equal) / 2);
+    }
+    const auto n = static_cast<double>(side.size());
+    const double all = n < 3 ? 0 : squares(ranks);
+    if (all == 0) continue;
+    double steps = 0;
+    for (size_t i = 1; i < ranks.size(); ++i) steps += std::pow(ranks[i] - ranks[i - 1], 2);
+    distance += steps / all - 2;
+    variance += 4 * (n - 2) * (5 * n * n - 2 * n - 9) / (5 * n * (n + 1) * (n - 1) * (n - 1));
+  }
+  return variance > 0 ? cdf(boost::math::normal(), distance / std::sqrt(variance)) : 1;
+}
+
 std::optional<TwoGroups> two_groups(std::vector<double> values) {
   if (values.size() < fewest_for_groups) return std::nullopt;
   std::ranges::sort(values);

@@ -20,6 +20,11 @@ std::vector<bool> outliers(std::span<const double> values);
 /// order of their runs: Kendall's S, summed over the sides; exact up to 60 values in all.
 double trend_p(std::span<const std::vector<double>> sides);
 
+/// One-sided p of "in no side are neighbours rather alike", by von Neumann's ratio of ranks
+/// (Bartels, "The Rank Version of von Neumann's Ratio Test for Randomness", 1982), summed over the
+/// sides; by its normal approximation.
+double alike_neighbours_p(std::span<const std::vector<double>> sides);
+
 /// Two parts of values, ascending: so many belong to the lower one.
 struct TwoGroups {
   size_t lower = 0;

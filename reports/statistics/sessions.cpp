@@ -2,97 +2,32 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "reports/statistics/statistics.h"
 
 namespace nearmetal {
 namespace {
 
-// An estimate of a variance.
-struct Component {
-  double variance = 0;
-  double degrees_of_freedom = 0;
-};
-
 double count(const Sessions& sessions) { return static_cast<double>(sessions.size()); }
 
-// The variance of single runs around the mean of their session.
-Component within_sessions(const Sessions& sessions) {
-  double squares = 0, degrees = 0;
-  for (const auto& [name, session] : sessions) {
-    const auto freedom = static_cast<double>(session.size() - 1);
-    if (freedom > 0) squares += variance(session) * freedom;
-    degrees += freedom;
+// Squared deviations from the mean of each group.
+struct Squares {
+  double sum = 0, degrees_of_freedom = 0;
+
+  void add(std::span<const double> group) {
+    if (group.size() < 2) return;
+    const auto freedom = static_cast<double>(group.size() - 1);
+    sum += variance(group) * freedom;
+    degrees_of_freedom += freedom;
   }
-  return {degrees > 0 ? squares / degrees : 0, degrees};
-}
+  double variance_of() const { return degrees_of_freedom > 0 ? sum / degrees_of_freedom : 0; }
+};
 
 // Mean of 1 / runs: the part of a run's variance that is left in the mean of a session.
 double share_left(const Sessions& sessions) {
   double sum = 0;
   for (const auto& [name, session] : sessions) sum += 1 / static_cast<double>(session.size());
   return sum / count(sessions);
-}
-
-struct SampledSide {
-  const Sessions& sessions;
-  Component within;
-};
-
-// The variance between sessions: that of their means without what the runs in them explain.
-struct Between {
-  double variance = 0;
-  Component means;
-};
-
-Between between_sessions(std::span<const SampledSide> sides) {
-  double squares = 0, explained = 0, degrees = 0;
-  for (const SampledSide& side : sides) {
-    if (side.sessions.size() < 2) continue;
-    const double freedom = count(side.sessions) - 1;
-    squares += freedom * variance(session_means(side.sessions));
-    explained += freedom * side.within.variance * share_left(side.sessions);
-    degrees += freedom;
-  }
-  if (degrees == 0) return {};
-  return {std::max(0.0, squares - explained) / degrees, {squares / degrees, degrees}};
-}
-
-// The part that runs within sessions add to the variance of the mean of a side.
-Component within_part(const SampledSide& side) {
-  return {side.within.variance * share_left(side.sessions) / count(side.sessions),
-          side.within.degrees_of_freedom};
-}
-
-// A sum of variances, whose degrees of freedom follow Satterthwaite. That formula is for whole
-// estimates: where the part between sessions is what is left of a larger one, it can fall below the
-// degrees of every part, which the sum never has.
-class Sum {
- public:
-  void add(double variance, const Component& known_by) {
-    variance_ += variance;
-    if (known_by.degrees_of_freedom > 0) {
-      uncertainty_ += known_by.variance * known_by.variance / known_by.degrees_of_freedom;
-      fewest_ = std::min(fewest_, known_by.degrees_of_freedom);
-    }
-  }
-  void add(const Component& part) { add(part.variance, part); }
-  double variance() const { return variance_; }
-  double degrees_of_freedom() const {
-    return std::max(fewest_, variance_ * variance_ / uncertainty_);
-  }
-
- private:
-  double variance_ = 0;
-  double uncertainty_ = 0;
-  double fewest_ = std::numeric_limits<double>::infinity();
-};
-
-// A variance that more runs do not lower, as a group of as many runs as it has degrees of freedom.
-RunGroup fixed_group(const Sum& sum) {
-  const double runs = std::max(2.0, std::round(sum.degrees_of_freedom()) + 1);
-  return {std::sqrt(sum.variance() * runs), static_cast<int64_t>(runs), false};
 }
 
 // The sums of the terms within the sessions that all of them have; empty where these are no blocks.
@@ -127,34 +62,28 @@ std::optional<SessionDifference> difference_of_means(const Sessions& base, const
                            .next = std::ssize(next)};
 }
 
-std::optional<SessionDifference> difference_of_parts(const Sessions& base, const Sessions& next,
-                                                     const Sessions& others) {
-  SampledSide sides[] = {{base, within_sessions(base)}, {next, within_sessions(next)}};
-  if (sides[0].within.degrees_of_freedom == 0) sides[0].within = sides[1].within;
-  if (sides[1].within.degrees_of_freedom == 0) sides[1].within = sides[0].within;
-  const SampledSide other = {others, within_sessions(others)};
-  const SampledSide spread[] = {others.empty() ? sides[0] : other, sides[1]};
-  const Between between = between_sessions(spread);
-  if (between.means.degrees_of_freedom < 1) return std::nullopt;
-  const double weight = 1 / count(base) + 1 / count(next);
-  Sum sum;
-  sum.add(between.variance * weight,
-          {between.means.variance * weight, between.means.degrees_of_freedom});
-  sum.add(within_part(sides[0]));
-  const size_t new_runs = next.begin()->second.size();
-  const bool one_can_grow = next.size() == 1 && sides[1].within.variance > 0 && new_runs > 1;
-  const Sum without_new = sum;
-  sum.add(within_part(sides[1]));
-  if (!(sum.variance() > 0)) return std::nullopt;
-  SessionDifference found{.estimate = {mean(session_means(next)) - mean(session_means(base)),
-                                       std::sqrt(sum.variance()), sum.degrees_of_freedom()},
-                          .base = std::ssize(base),
-                          .next = std::ssize(next)};
-  if (one_can_grow && without_new.variance() > 0) {
-    found.groups = {fixed_group(without_new),
-                    {std::sqrt(sides[1].within.variance), static_cast<int64_t>(new_runs), true}};
+// One variance between sessions, of all sides that have several: that of their means without what
+// the runs in them explain, which is added for the runs that there are.
+std::optional<SessionDifference> pooled_difference(const Sessions& base, const Sessions& next,
+                                                   const Sessions& others) {
+  Squares of_means, of_runs;
+  double explained = 0;
+  for (const Sessions* side : {others.empty() ? &base : &others, &next}) {
+    of_means.add(session_means(*side));
+    explained += (count(*side) - 1) * share_left(*side);
+    for (const auto& [name, runs] : *side) of_runs.add(runs);
   }
-  return found;
+  if (of_means.degrees_of_freedom == 0) return std::nullopt;
+  const double n = count(base), m = count(next), within = of_runs.variance_of();
+  const double between =
+      std::max(0.0, of_means.variance_of() - within * explained / of_means.degrees_of_freedom);
+  const double error =
+      between * (1 / n + 1 / m) + within * (share_left(base) / n + share_left(next) / m);
+  if (!(error > 0)) return std::nullopt;
+  return SessionDifference{.estimate = {mean(session_means(next)) - mean(session_means(base)),
+                                        std::sqrt(error), of_means.degrees_of_freedom},
+                           .base = std::ssize(base),
+                           .next = std::ssize(next)};
 }
 
 // The error after so many more sessions, whose means spread as those so far.
@@ -192,7 +121,7 @@ std::optional<SessionDifference> session_difference(const Sessions& base, const 
   }
   const bool both_spread = base.size() > 1 && next.size() > 1;
   return both_spread && others.empty() ? difference_of_means(base, next)
-                                       : difference_of_parts(base, next, others);
+                                       : pooled_difference(base, next, others);
 }
 
 std::optional<LogEstimate> sum_over_sessions(std::span<const SessionTerm> terms) {

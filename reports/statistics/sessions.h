@@ -34,19 +34,17 @@ struct SessionTerm {
 std::optional<LogEstimate> sum_over_sessions(std::span<const SessionTerm> terms);
 
 struct SessionDifference {
-  LogEstimate estimate;            // new - base, of means of sessions
-  bool are_blocks = false;         // sessions of both sides
-  int64_t base = 0, next = 0;      // sessions that count
-  std::vector<RunGroup> groups{};  // of more new runs in their one session; empty: they do not help
+  LogEstimate estimate;        // new - base, of means of sessions
+  bool are_blocks = false;     // sessions of both sides
+  int64_t base = 0, next = 0;  // sessions that count
 };
 
 /// Of sides whose sessions are blocks, the differences within them. Else the variance of the means
 /// of sessions is pooled over the sides where both have equally many, and each side's own where the
 /// numbers differ (Welch). Where a side has a single session, or `others` stand for the base (they
-/// are of the same work and may contain the base's, none of which counts twice), the error has a
-/// part between sessions, of both sides, and a part within them, each side's own; degrees of
-/// freedom by Satterthwaite. None where no side has two sessions, or where no value differs from
-/// another.
+/// are of the same work and may contain the base's, none of which counts twice), it is pooled over
+/// the sides that have several, and sessions of fewer runs than theirs err by more. None where no
+/// side has two sessions, or where no value differs from another.
 std::optional<SessionDifference> session_difference(const Sessions& base, const Sessions& next,
                                                     const Sessions& others = {});
 

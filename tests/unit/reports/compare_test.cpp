@@ -185,6 +185,44 @@ TEST(Compare, ATrendOfBothSidesIsTakenOff) {
   EXPECT_THAT(one_side.doubt.value_or(""), HasSubstr("the runs of the base change as they go"));
 }
 
+// Pairs in one order leave a half of what each run drifts in their difference.
+TEST(Compare, PairsInOneOrderGiveNoVerdictThatHangsOnTheirTrend) {
+  std::vector<double> base, next, level;
+  for (int i = 0; i < 8; ++i) {
+    const double noise = i % 3 == 0 ? .0003 : -.0002;
+    base.push_back(1000 * std::exp(-.01 * i + noise));
+    next.push_back(982 * std::exp(-.01 * i - .005 - noise));
+    level.push_back(979 * std::exp(noise));
+  }
+  const auto after = [](const std::vector<double>& values) {
+    RunSet set = made_up_set({{"run", values}});
+    for (SetRun& run : set.arms[0].runs) run.run.started_at[17] = '3';
+    return set;
+  };
+  const ComparisonRow row = row_of(made_up_set({{"run", base}}), after(next));
+  EXPECT_EQ(row.method, Method::paired);
+  EXPECT_THAT(row.doubt.value_or(""), HasSubstr("EQUIVALENT if the second went on where"));
+  RunSet first = made_up_set({{"run", base}}), second = after(next);
+  for (int i = 0; i < 8; i += 2) {
+    std::swap(first.arms[0].runs[i].run.started_at, second.arms[0].runs[i].run.started_at);
+  }
+  EXPECT_FALSE(row_of(first, second).doubt) << "each is first as often";
+}
+
+TEST(Compare, RunsLikeTheirNeighboursGiveNoVerdict) {
+  std::vector<double> wave, other, mixed;
+  for (int i = 0; i < 12; ++i) {
+    wave.push_back(1000 * std::exp(.003 * std::sin(.6 * i)));
+    other.push_back(960 * std::exp(.003 * std::cos(.6 * i)));
+    mixed.push_back(1000 * std::exp(.003 * std::sin(.6 * (i * 5 % 12))));
+  }
+  const RunSet next = made_up_set({{"run", other}}, 60);
+  const ComparisonRow row = row_of(made_up_set({{"run", wave}}), next);
+  EXPECT_EQ(row.verdict, Verdict::inconclusive);
+  EXPECT_THAT(row.doubt.value_or(""), HasSubstr("serial correlation"));
+  EXPECT_EQ(row_of(made_up_set({{"run", mixed}}), next).verdict, Verdict::slower);
+}
+
 TEST(Compare, NotesTellWhatIsBehindTheRuns) {
   EXPECT_THAT(row_of(base_set(), new_set(1)).notes, has_note("not_interleaved"));
   EXPECT_THAT(row_of(base_set(), made_up_set({{"run", scaled(1)}}, 2)).notes,

@@ -255,7 +255,7 @@ TEST(Gate, JunitHasATestCaseForEachRow) {
 }
 
 std::pair<Comparison, GateResult> sequential(const std::vector<double>& runs, int64_t most_reruns,
-                                             double level) {
+                                             double level, FailOn fail_on = FailOn::regression) {
   RunSet next = made_up_set({{"run", runs}}, 60);
   const auto take_run = [&](RunSet& set) {
     const auto count = set.arms[0].runs.size();
@@ -264,7 +264,7 @@ std::pair<Comparison, GateResult> sequential(const std::vector<double>& runs, in
             .arms[0]
             .runs[0]);
   };
-  return judge_sequentially({set_at(1000)}, next, {}, {}, most_reruns, take_run);
+  return judge_sequentially({set_at(1000)}, next, {}, {.fail_on = fail_on}, most_reruns, take_run);
 }
 
 TEST(Gate, RerunsShareAlpha) {
@@ -280,6 +280,17 @@ TEST(Gate, RerunsShareAlpha) {
   EXPECT_EQ(open.second.reruns, 4);
   EXPECT_NEAR(open.first.options.rule.alpha, 0.045, 1e-12);
   EXPECT_TRUE(open.second.inconclusive);
+}
+
+// At the share of alpha that a first look has, the same runs are open.
+TEST(Gate, RerunsEndWhereEqualityIsShown) {
+  const auto equal = sequential({1000, 1012, 991, 1003}, 4, 1000);
+  EXPECT_EQ(equal.first.rows.at(0).verdict, Verdict::inconclusive);
+  EXPECT_EQ(equal.second.reruns, 0);
+  EXPECT_EQ(equal.second.exit_code, ExitCode::ok);
+  EXPECT_THAT(equal.second.verdict, HasSubstr("equivalent at alpha 5 %, which ends the reruns"));
+  EXPECT_GT(sequential({1000, 1012, 991, 1003}, 4, 1000, FailOn::not_equivalent).second.reruns, 0)
+      << "where equality is the claim, each look would err";
 }
 
 TEST(Gate, LooksAtTooFewRunsTakeNoPartOfAlpha) {

@@ -174,14 +174,14 @@ TEST(Power, AsOfTheNonCentralT) {
   const auto groups = [](double deviation, int64_t runs) {
     return std::vector<RunGroup>(2, {deviation, runs});
   };
-  EXPECT_NEAR(power_of_equivalence(groups(.01, 5), 0, rule), 0.7937359631690637, 1e-6);
-  EXPECT_NEAR(power_of_equivalence(groups(.0025, 2), 0, rule), 0.9963611368081717, 1e-6);
-  EXPECT_NEAR(power_of_equivalence(groups(.005, 3), 0, rule), 0.9797550348596895, 1e-6);
-  EXPECT_NEAR(power_of_equivalence(groups(.01, 10), 0, rule), 0.9929535877885305, 1e-6);
-  EXPECT_NEAR(power_of_regression(groups(.005, 8), std::log(.97), rule), 0.9877434653011329, 1e-6);
-  EXPECT_NEAR(power_of_regression(groups(.01, 5), std::log(.97), rule), 0.43594359136168825, 1e-6);
+  EXPECT_NEAR(chance_of_deciding(groups(.01, 5), 0, rule), 0.7937359631690637, 1e-6);
+  EXPECT_NEAR(chance_of_deciding(groups(.0025, 2), 0, rule), 0.9963611368081717, 1e-6);
+  EXPECT_NEAR(chance_of_deciding(groups(.005, 3), 0, rule), 0.9797550348596895, 1e-6);
+  EXPECT_NEAR(chance_of_deciding(groups(.01, 10), 0, rule), 0.9929535877885305, 1e-6);
+  EXPECT_NEAR(chance_of_deciding(groups(.005, 8), std::log(.97), rule), 0.9877434653011329, 1e-6);
+  EXPECT_NEAR(chance_of_deciding(groups(.01, 5), std::log(.97), rule), 0.43594359136168825, 1e-6);
   const std::vector<RunGroup> unequal = {{.004, 20}, {.006, 5}};
-  EXPECT_NEAR(power_of_regression(unequal, std::log(.97), rule), 0.9242869319943232, 1e-6);
+  EXPECT_NEAR(chance_of_deciding(unequal, std::log(.97), rule), 0.9242869319943232, 1e-6);
   EXPECT_NEAR(detectable_drop({0, .005 * std::sqrt(2 / 8.), 14}, rule, .8), 0.026388424036918864,
               1e-5);
   EXPECT_NEAR(detectable_drop({0, .01 * std::sqrt(2 / 3.), 4}, rule, .8), 0.04402371241732998,

@@ -59,6 +59,24 @@ TEST(Trend, IsSeenInTheOrderOfRuns) {
   EXPECT_LT(p({long_rise}), 1e-4);
 }
 
+// Against all orders of 7 runs, and of 80 values by SciPy's norm.cdf of Bartels' formula.
+TEST(AlikeNeighbours, AreSeenInTheOrderOfRuns) {
+  const auto p = [](const std::vector<Samples>& sides) { return alike_neighbours_p(sides); };
+  Samples order = {1, 2, 3, 4, 5, 6, 7};
+  const Samples seen[] = {{1, 2, 4, 3, 5, 6, 7}, {2, 1, 3, 5, 7, 6, 4}, {1, 7, 2, 6, 3, 5, 4}};
+  double as_low[3] = {}, orders = 0;
+  do {
+    ++orders;
+    for (int i = 0; i < 3; ++i) as_low[i] += p({order}) <= p({seen[i]}) + 1e-12;
+  } while (std::ranges::next_permutation(order).found);
+  for (int i = 0; i < 3; ++i) EXPECT_NEAR(p({seen[i]}), as_low[i] / orders, .02) << i;
+  Samples waves(80);
+  for (int i = 0; i < 80; ++i) waves[i] = std::sin(.3 * i);
+  EXPECT_LT(p({waves}), 1e-6);
+  EXPECT_LT(p({seen[0], seen[0]}), p({seen[0]})) << "two sides tell more";
+  EXPECT_EQ(p({{7, 7, 7, 7}, {1, 2}}), 1) << "nothing to be seen";
+}
+
 TEST(TwoGroups, AreApartByFarMoreThanTheySpread) {
   const auto found = two_groups({551, 500, 552, 550, 501, 551});
   ASSERT_TRUE(found);

@@ -98,19 +98,6 @@ TEST(Sessions, OfOneSideTellHowTheyDiffer) {
       << "nothing varies";
 }
 
-TEST(Sessions, MoreNewRunsNarrowTheirPartAlone) {
-  const auto found = session_difference(base_of({{0, .01}, {.1, .11}, {.2, .21}, {.3, .31}}),
-                                        next_of({{0, .01, .02}}));
-  ASSERT_TRUE(found);
-  ASSERT_EQ(found->groups.size(), 2U);
-  EXPECT_FALSE(found->groups[0].can_grow);
-  EXPECT_TRUE(found->groups[1].can_grow);
-  EXPECT_EQ(found->groups[1].runs, 3);
-  const double variance = std::pow(found->groups[0].deviation, 2) / found->groups[0].runs +
-                          std::pow(found->groups[1].deviation, 2) / found->groups[1].runs;
-  EXPECT_NEAR(std::sqrt(variance), found->estimate.standard_error, 1e-12);
-}
-
 TEST(Sessions, MoreOfThemArePlannedAsRunsAre) {
   const DecisionRule rule;
   const SessionDifference found{.estimate = {0, .01 * std::sqrt(2 / 4.), 6}, .base = 4, .next = 4};
