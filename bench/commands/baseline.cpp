@@ -23,6 +23,7 @@ Examples:
   nearmetal baseline add main run*.json --skip-existing
   nearmetal baseline list
   nearmetal baseline show main              its runs, their spread, and the drops it can detect
+  nearmetal baseline show main --self-test  how often it would raise a false alarm
   nearmetal baseline remove main run3.json  the copy of a report
   nearmetal baseline remove main --all      the whole baseline)";
 
@@ -32,6 +33,7 @@ struct BaselineForm {
   std::vector<std::string> files;
   bool skip_existing = false;
   bool all = false;  // of its runs
+  bool self_test = false;
   bool json = false;
   CompareOptions options;
 };
@@ -66,6 +68,8 @@ void add_options_of_show(Options& options, BaselineForm& form) {
   add_baselines_option(options, form.folder);
   add_name(options, "name of the baseline, or a report or folder", form);
   add_rule_options(options, form.options);
+  options.toggle("--self-test", form.self_test,
+                 "compare parts of it with the rest: its false alarms, and the drop it finds");
   options.toggle("--json", form.json, json_help);
 }
 
@@ -108,7 +112,7 @@ std::vector<BaselineSeries> read_series(const std::string& place, const std::str
                                         const BaselineForm& form, const Terminal& terminal) {
   const RunSet set = read_runs({place});
   remark_foreign(set, terminal);
-  return series_of(set, name, form.options.rule);
+  return series_of(set, name, form.options.rule, form.self_test);
 }
 
 void print_list(std::ostream& out, const std::vector<BaselineSeries>& all) {
@@ -159,20 +163,39 @@ void print_plan(std::ostream& out, const BaselineSeries& series, const DecisionR
   const std::string spread = plain_percent(std::round(1e6 * *series.spread) / 1e6);
   print_line(out, "spread of runs: " + spread, "  ");
   const bool by_sessions = series.sessions > 1;
+  const int64_t of_each = runs_of_a_session(series.runs, series.sessions);
   print_line(
       out,
-      (by_sessions
-           ? "new sessions of " +
-                 std::to_string((series.runs + series.sessions / 2) / series.sessions) + " runs"
-           : std::string("runs a side")) +
+      (by_sessions ? "new sessions of " + counted(of_each, "run") : std::string("runs a side")) +
           " to find a drop with " + plain_percent(needed_runs_power) + " chance, at margin " +
           plain_percent(rule.margin) + ", alpha " + plain_percent(rule.alpha) + ":",
       "  ");
   for (const auto& [drop, runs, sessions] : series.needed_runs) {
     const Maybe<int64_t>& count = by_sessions ? sessions : runs;
-    print_line(out, plain_percent(drop) + ": " + (count ? std::to_string(*count) : count.reason),
+    const double seconds =
+        series.run_seconds.value.value_or(0) *
+        static_cast<double>(count.value.value_or(0) * (by_sessions ? of_each : 1));
+    print_line(out,
+               plain_percent(drop) + ": " + (count ? std::to_string(*count) : count.reason) +
+                   (seconds > 0 ? " (about " + duration_text(seconds) + ")" : ""),
                "    ");
   }
+}
+
+void print_self_test(std::ostream& out, const BaselineSeries& series) {
+  const SelfTest& test = *series.self_test;
+  if (!test.detectable_drop) {
+    print_line(out, "no self-test: " + test.detectable_drop.reason, "  ");
+    return;
+  }
+  print_line(out,
+             "self-test: " + std::to_string(test.slower) + " of " +
+                 counted(test.splits, "comparison") + " of " +
+                 (series.sessions > 1 ? "a session" : "some runs") +
+                 " with the rest called it SLOWER; " + plain_percent(planned_power) +
+                 " of them would find a drop of " +
+                 plain_percent(std::ceil(1000 * *test.detectable_drop) / 1000),
+             "  ");
 }
 
 ExitCode run_show(const BaselineForm& form, const Context& context) {
@@ -194,6 +217,7 @@ ExitCode run_show(const BaselineForm& form, const Context& context) {
     print_line(terminal.out,
                std::string(words_of(series.sample).rate) + " [95 %]: " + mean_text(series), "  ");
     print_plan(terminal.out, series, form.options.rule);
+    if (series.self_test) print_self_test(terminal.out, series);
   }
   return ExitCode::ok;
 }

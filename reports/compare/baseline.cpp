@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <random>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -123,53 +124,91 @@ std::string contents_of(const fs::path& folder) {
   return (folder / "").string() + " holds " + (names.empty() ? "none" : joined(names));
 }
 
-constexpr int64_t most_planned = 1000;  // runs a side
-
-// The fewest, from `least` on, with which these groups find the drop.
-Maybe<int64_t> fewest_that_find(double drop, const DecisionRule& rule, int64_t least,
-                                const std::function<std::vector<RunGroup>(int64_t)>& groups) {
-  for (int64_t count = least; count <= most_planned; ++count) {
-    const double power = power_of_regression(groups(count), std::log1p(-drop), rule);
-    if (power >= needed_runs_power) return count;
-  }
-  return Unknown{"more than " + std::to_string(most_planned) + "; add to the baseline"};
+// The fewest of the last group, from those that it has, with which these find the drop.
+Maybe<int64_t> fewest_that_find(double drop, const DecisionRule& rule,
+                                const std::vector<RunGroup>& groups) {
+  const auto more = more_runs_to_decide(groups, std::log1p(-drop), rule, needed_runs_power);
+  if (more) return groups.back().runs + *more;
+  return Unknown{"more than 1000; add to the baseline"};
 }
 
 // By sessions, where there are several: a gate judges by their means.
 void plan(const Sessions& sessions, double deviation, const DecisionRule& rule,
           BaselineSeries& series) {
+  const bool by_sessions = sessions.size() > 1;
+  const double of_means = by_sessions ? std::sqrt(variance(session_means(sessions))) : 0;
   for (const double beyond : {0.25, 0.5, 1.0}) {
     NeededRuns needed{.drop = rule.margin * (1 + beyond)};
-    if (sessions.size() > 1) {
-      const RunGroup base{std::sqrt(variance(session_means(sessions))), std::ssize(sessions)};
+    if (!by_sessions) {
+      const RunGroup side{deviation, GateOptions{}.minimum_runs};
+      needed.runs = fewest_that_find(needed.drop, rule, {side, side});
+      needed.sessions = Unknown{"the baseline is of one session"};
+    } else {
       needed.runs = Unknown{"the baseline is of several sessions, which a gate judges by"};
       needed.sessions = Unknown{"the means of its sessions are equal"};
-      if (base.deviation > 0) {
-        needed.sessions = fewest_that_find(needed.drop, rule, 2, [&](int64_t count) {
-          return std::vector<RunGroup>{base, {base.deviation, count}};
-        });
+      if (of_means > 0) {
+        needed.sessions = fewest_that_find(
+            needed.drop, rule, {{of_means, std::ssize(sessions), false}, {of_means, 2}});
       }
-    } else {
-      needed.sessions = Unknown{"the baseline is of one session"};
-      needed.runs =
-          fewest_that_find(needed.drop, rule, GateOptions{}.minimum_runs, [&](int64_t count) {
-            return std::vector<RunGroup>(2, {deviation, count});
-          });
     }
     series.needed_runs.push_back(std::move(needed));
   }
 }
 
-void summarise(const Sessions& sessions, const DecisionRule& rule, BaselineSeries& series) {
+// Of each split, which of the runs are new.
+std::vector<std::vector<bool>> splits_of(const Runs& runs, const Sessions& sessions) {
+  constexpr int drawn = 1000;
+  std::vector<std::vector<bool>> splits;
+  for (const auto& [name, unused] : sessions) {
+    auto& is_new = splits.emplace_back();
+    for (const SetRun* run : runs) is_new.push_back(run->session == name);
+  }
+  if (sessions.size() > 1) return splits;
+  const auto few = std::min<size_t>(runs.size(), GateOptions{}.minimum_runs);
+  std::vector<bool> is_new(runs.size(), false);
+  std::fill_n(is_new.begin(), few, true);
+  std::mt19937_64 engine;  // the same ones each time
+  splits.assign(drawn, is_new);
+  for (auto& split : splits) std::shuffle(split.begin(), split.end(), engine);
+  return splits;
+}
+
+SelfTest self_test(const Runs& runs, const Sessions& sessions, const DecisionRule& rule) {
+  SelfTest test;
+  CompareOptions options;
+  options.rule = rule;
+  std::vector<double> drops;  // from which on each split calls the new part SLOWER
+  for (const std::vector<bool>& is_new : splits_of(runs, sessions)) {
+    RunArm sides[2];
+    for (size_t i = 0; i < runs.size(); ++i) sides[is_new[i] ? 1 : 0].runs.push_back(*runs[i]);
+    const Metric& metric = throughput_metric(runs.front()->run.sample);
+    const ComparisonRow row = compare_arms(sides[0], sides[1], metric, options, {});
+    if (!row.log_difference) continue;
+    ++test.splits;
+    test.slower += row.verdict == Verdict::slower ? 1 : 0;
+    const double upper = log_interval(*row.log_difference, 1 - 2 * rule.alpha).upper;
+    drops.push_back(row.doubt ? 1 : std::max(0.0, -std::expm1(log_margin(rule) - upper)));
+  }
+  test.detectable_drop = Unknown{"it takes 3 sessions, or 5 runs of one, that differ"};
+  if (!drops.empty()) test.detectable_drop = quantile(drops, planned_power);
+  return test;
+}
+
+void summarise(const Runs& runs, const DecisionRule& rule, bool with_self_test,
+               BaselineSeries& series) {
   std::vector<double> values;
-  for (const auto& [name, logs] : sessions) {
-    for (const double log : logs) values.push_back(std::exp(log));
+  Sessions sessions;
+  for (const SetRun* run : runs) {
+    values.push_back(*run->run.throughput);
+    sessions[run->session].push_back(std::log(values.back()));
   }
   series.runs = std::ssize(values);
   series.sessions = std::ssize(sessions);
   series.throughput = series.lower = series.upper = Unknown{"no run is complete"};
   series.spread = Unknown{"it takes 2 runs that differ"};
+  series.run_seconds = mean_run_seconds(runs);
   if (values.empty()) return;
+  if (with_self_test) series.self_test = self_test(runs, sessions, rule);
   const SessionTerm all[] = {{1, sessions}};
   const Estimate mean = estimate_around(mean_of(sessions), all);
   series.throughput = mean.value;
@@ -282,12 +321,12 @@ Baseline matching_runs(const RunSet& history, const RunSet& next, const Baseline
 }
 
 std::vector<BaselineSeries> series_of(const RunSet& set, const std::string& baseline,
-                                      const DecisionRule& rule) {
-  std::map<std::pair<std::string, std::string>, std::pair<BaselineSeries, Sessions>> found;
+                                      const DecisionRule& rule, bool with_self_test) {
+  std::map<std::pair<std::string, std::string>, std::pair<BaselineSeries, Runs>> found;
   for (const RunArm& arm : set.arms) {
     for (const SetRun& run : arm.runs) {
       const std::string name = fingerprint(run);
-      auto& [series, sessions] = found[{name, arm.name}];
+      auto& [series, runs] = found[{name, arm.name}];
       series.baseline = baseline;
       series.fingerprint = name;
       series.arm = arm.name;
@@ -296,13 +335,13 @@ std::vector<BaselineSeries> series_of(const RunSet& set, const std::string& base
       if (series.first.empty() || start < series.first) series.first = start;
       series.last = std::max(series.last, start);
       const bool counts = run.run.status == Status::complete && run.run.throughput;
-      if (counts) sessions[run.session].push_back(std::log(*run.run.throughput));
+      if (counts) runs.push_back(&run);
       if (!counts) ++series.left_out;
     }
   }
   std::vector<BaselineSeries> all;
   for (auto& [key, of_key] : found) {
-    summarise(of_key.second, rule, of_key.first);
+    summarise(of_key.second, rule, with_self_test, of_key.first);
     all.push_back(std::move(of_key.first));
   }
   return all;

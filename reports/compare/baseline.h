@@ -67,6 +67,13 @@ struct NeededRuns {
   Maybe<int64_t> sessions{};
 };
 
+/// Runs of a baseline compared with the rest of it, as a gate compares new ones.
+struct SelfTest {
+  int64_t splits = 0;             // that were compared
+  int64_t slower = 0;             // of these, false alarms
+  Maybe<double> detectable_drop;  // of that part, which `planned_power` of the splits find
+};
+
 /// The runs of one arm under one fingerprint.
 struct BaselineSeries {
   std::string baseline;
@@ -81,15 +88,19 @@ struct BaselineSeries {
   Maybe<double> throughput;  // geometric mean, of several sessions that of their means
   Maybe<double> lower;       // of its 95 % interval
   Maybe<double> upper;
-  Maybe<double> spread;  // of the runs, relative
+  Maybe<double> spread;       // of the runs, relative
+  Maybe<double> run_seconds;  // that a run takes, the mean
   std::vector<NeededRuns> needed_runs;
+  std::optional<SelfTest> self_test{};
 };
 
 /// The chance with which a drop is found.
 inline constexpr double needed_runs_power = 0.95;
 
-/// The series of each fingerprint and arm of a baseline, in order of these.
+/// The series of each fingerprint and arm of a baseline, in order of these. A self-test takes each
+/// session in turn as the new runs, or where there is one as many runs as a gate needs at least,
+/// drawn 1000 times.
 std::vector<BaselineSeries> series_of(const RunSet& set, const std::string& baseline,
-                                      const DecisionRule& rule);
+                                      const DecisionRule& rule, bool with_self_test = false);
 
 }  // namespace nearmetal

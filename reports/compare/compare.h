@@ -75,12 +75,18 @@ struct SideSummary {
   Maybe<double> geometric_mean;
   Maybe<Interval> interval;
   Maybe<RunSpread> spread;
-  bool emulated = false;  // measured in emulated VMs
-  std::string disturbed;  // why a run was not shown to be taken in peace; empty: all were
+  Maybe<double> run_seconds;  // that a run takes, the mean
+  bool emulated = false;      // measured in emulated VMs
+  std::string disturbed;      // why a run was not shown to be taken in peace; empty: all were
   std::vector<RunWarning> warnings;
 
   Estimate mean() const { return {*geometric_mean, interval}; }  // where it is known
 };
+
+/// As many as sessions have on the average, rounded.
+inline int64_t runs_of_a_session(int64_t runs, int64_t sessions) {
+  return (runs + sessions / 2) / sessions;
+}
 
 /// One layout and metric.
 struct ComparisonRow {

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <set>
 
 #include "base/text.h"
+#include "reports/compare/doubt.h"
 #include "reports/compare/run_difference.h"
 #include "reports/statistics/robust.h"
 #include "reports/statistics/statistics.h"
@@ -80,6 +79,7 @@ SideSummary summary_of(const SideValues& side) {
   summary.geometric_mean = Unknown{"no complete run"};
   summary.interval = Unknown{"fewer than 2 runs, or all equal"};
   summary.spread = Unknown{"fewer than 2 runs"};
+  summary.run_seconds = mean_run_seconds(side.runs);
   if (side.values.empty()) return summary;
   const Sessions sessions = sessions_of(side);
   summary.sessions = std::ssize(sessions);
@@ -94,20 +94,6 @@ SideSummary summary_of(const SideValues& side) {
   return summary;
 }
 
-LogEstimate turned_where_lower_is_better(LogEstimate estimate, const Metric& metric) {
-  if (!metric.higher_is_better) estimate.value = -estimate.value;
-  return estimate;
-}
-
-Verdict verdict_of(const LogEstimate& goodness, const DecisionRule& rule) {
-  const Interval found = log_interval(goodness, 1 - 2 * rule.alpha);
-  const double margin = -log_margin(rule);
-  if (found.upper < -margin) return Verdict::slower;
-  if (found.lower > margin) return Verdict::faster;
-  const bool within = found.lower > -margin && found.upper < margin;
-  return within ? Verdict::equivalent : Verdict::inconclusive;
-}
-
 const char* reason_of(Verdict verdict) {
   if (verdict == Verdict::slower) return "worse by more than the margin";
   if (verdict == Verdict::faster) return "better by more than the margin";
@@ -118,16 +104,16 @@ const char* reason_of(Verdict verdict) {
 void fill_tests(ComparisonRow& row, const LogEstimate& estimate, const Metric& metric,
                 const DecisionRule& rule) {
   const double margin = -log_margin(rule);
-  const LogEstimate goodness = turned_where_lower_is_better(estimate, metric);
+  const LogEstimate better = goodness(estimate, metric);
   const Interval factors = interval(estimate, 1 - 2 * rule.alpha);
   row.log_difference = estimate;
   row.difference = std::expm1(estimate.value);
   row.difference_interval = Interval{factors.lower - 1, factors.upper - 1};
   row.p = p_of_no_difference(estimate);
-  row.p_worse = p_of_at_most(goodness, -margin);
-  row.p_better = p_of_at_least(goodness, margin);
-  row.p_regression = p_of_at_least(goodness, -margin);
-  row.verdict = verdict_of(goodness, rule);
+  row.p_worse = p_of_at_most(better, -margin);
+  row.p_better = p_of_at_least(better, margin);
+  row.p_regression = p_of_at_least(better, -margin);
+  row.verdict = verdict_of(better, rule);
   row.reason = reason_of(row.verdict);
 }
 
@@ -152,27 +138,22 @@ void plan_more(ComparisonRow& row, const RunDifference& found, const Metric& met
         Unknown{"its distance from the margin is noise: no number of runs can be promised"};
     return;
   }
-  const double truth = turned_where_lower_is_better(found.estimate, metric).value;
+  const double truth = goodness(found.estimate, metric).value;
   row.more_sessions = Unknown{"all runs are of one session"};
   if (found.of_sessions) {
+    row.more_runs = Unknown{"more runs of these sessions would not decide; more sessions may"};
     row.more_sessions = Unknown{"even 1000 more sessions would not decide; add to the base"};
     const auto more = more_sessions_to_decide(*found.of_sessions, truth, options.base_can_grow,
                                               rule, planned_power);
     if (more) row.more_sessions = std::max<int64_t>(1, *more);
+    return;
   }
   if (found.method == Method::trend) {
     row.more_runs = Unknown{"the runs follow a trend: take the sides by turns"};
     return;
   }
-  if (found.groups.empty()) {
-    row.more_runs = Unknown{"more runs of these sessions would not decide; more sessions may"};
-    return;
-  }
-  row.more_runs = Unknown{found.method == Method::sessions
-                              ? "even 1000 more runs of these sessions would not decide; more "
-                                "sessions may"
-                              : "even 1000 more runs would not decide; where only the new side "
-                                "gets more, add to the base"};
+  row.more_runs = Unknown{
+      "even 1000 more runs would not decide; where only the new side gets more, add to the base"};
   const auto more = more_runs_to_decide(found.groups, truth, rule, planned_power);
   if (more) row.more_runs = std::max<int64_t>(1, *more);
 }
@@ -204,92 +185,10 @@ void fill_median(ComparisonRow& row, const CountedRuns& base, const CountedRuns&
   }
 }
 
-// The side without one of its runs.
-CountedRuns without(CountedRuns side, size_t at) {
-  side.runs.erase(side.runs.begin() + static_cast<std::ptrdiff_t>(at));
-  side.values.erase(side.values.begin() + static_cast<std::ptrdiff_t>(at));
-  return side;
-}
-
-// The reason for doubt where the verdict would be another without one run that lies far from the
-// others.
-std::optional<std::string> depends_on_a_run(const ComparisonRow& row, const CountedRuns& base,
-                                            const CountedRuns& next, const Metric& metric,
-                                            const CompareOptions& options) {
-  constexpr size_t fewest = 5;
-  if (std::min(base.runs.size(), next.runs.size()) < fewest) return std::nullopt;
-  const bool pairs = row.method == Method::paired;
-  for (const CountedRuns* side : {&base, &next}) {
-    const std::vector<bool> far = outliers(side->values);
-    for (size_t i = 0; i < far.size(); ++i) {
-      if (!far[i]) continue;
-      const CountedRuns left = pairs || side == &base ? without(base, i) : base;
-      const CountedRuns right = pairs || side == &next ? without(next, i) : next;
-      const auto found = run_difference(left, right, {}, options.base_can_grow);
-      if (!found) continue;
-      const Verdict other =
-          verdict_of(turned_where_lower_is_better(found->estimate, metric), options.rule);
-      if (other == row.verdict) continue;
-      const Interval factors = interval(found->estimate, 1 - 2 * options.rule.alpha);
-      return "without the run of " + side->runs[i]->source + " started at " +
-             side->runs[i]->run.started_at + " the difference is " +
-             signed_percent(std::expm1(found->estimate.value),
-                            {factors.lower - 1, factors.upper - 1}) +
-             ", " + to_string(other) + ", and with it " + to_string(row.verdict) +
-             ": take more runs, or leave that one out (--since) where you know why";
-    }
-  }
-  return std::nullopt;
-}
-
-// The same where most runs say the opposite of the mean.
-std::optional<std::string> is_contradicted(const ComparisonRow& row) {
-  constexpr double rank_test_level = 0.05;
-  const double median = row.median_difference.value.value_or(0);
-  const bool opposite = median * *row.difference < 0;
-  if (!opposite || row.rank_test_p.value.value_or(1) >= rank_test_level) return std::nullopt;
-  return "the mean differs by " + signed_percent(*row.difference) + ", most runs by " +
-         signed_percent(median) + ", and the rank test sees a difference";
-}
-
-// The same where both sides change, one after the other: such runs do not tell whether the second
-// went on where the first ended, or each began anew, and a verdict must hold in both cases.
-std::optional<std::string> depends_on_the_trend(const ComparisonRow& row, const CountedRuns& base,
-                                                const CountedRuns& next, const Metric& metric,
-                                                const DecisionRule& rule) {
-  if (row.method != Method::trend || !one_after_other(base.runs, next.runs)) return std::nullopt;
-  const auto of_base = log_mean(base.values), of_new = log_mean(next.values);
-  const Verdict anew =
-      verdict_of(turned_where_lower_is_better(difference(*of_base, *of_new), metric), rule);
-  if (anew == row.verdict) return std::nullopt;
-  return std::string("both sides change as they go: ") + to_string(row.verdict) +
-         " if the second went on where the first ended, " + to_string(anew) +
-         " if each began anew; take the sides by turns";
-}
-
-// The same where one side alone changes as it goes: its mean depends on when it was taken.
-std::optional<std::string> drifts_alone(const ComparisonRow& row, const CountedRuns& base,
-                                        const CountedRuns& next) {
-  if (row.method != Method::welch) return std::nullopt;
-  for (const CountedRuns* side : {&base, &next}) {
-    const std::vector<double> values[] = {side->values};
-    if (trend_p(values) >= trend_below) continue;
-    const SideSummary& summary = side == &base ? row.base_side : row.new_side;
-    return "the runs of " + summary.name + " change as they go, from " +
-           significant(side->values.front()) + " to " + significant(side->values.back()) +
-           ", and those of the other side do not: take the sides by turns";
-  }
-  return std::nullopt;
-}
-
 // Bad runs and trends may leave no verdict.
 void doubt_verdict(ComparisonRow& row, const CountedRuns& base, const CountedRuns& next,
                    const Metric& metric, const CompareOptions& options) {
-  if (row.method == Method::sessions) return;
-  row.doubt = depends_on_a_run(row, base, next, metric, options);
-  if (!row.doubt) row.doubt = is_contradicted(row);
-  if (!row.doubt) row.doubt = depends_on_the_trend(row, base, next, metric, options.rule);
-  if (!row.doubt) row.doubt = drifts_alone(row, base, next);
+  row.doubt = doubt_of(row, base, next, metric, options);
   if (!row.doubt) return;
   row.verdict = Verdict::inconclusive;
   row.reason = *row.doubt;
@@ -398,6 +297,17 @@ Estimate estimate_around(double value, std::span<const SessionTerm> terms) {
 
 double mean_of(const Sessions& sessions) { return std::exp(mean(session_means(sessions))); }
 
+Maybe<double> mean_run_seconds(std::span<const SetRun* const> runs) {
+  if (runs.empty()) return Unknown{"no complete run"};
+  double sum = 0;
+  for (const SetRun* run : runs) {
+    const Maybe<double> seconds = run_seconds(run->run);
+    if (!seconds) return seconds;
+    sum += *seconds;
+  }
+  return sum / static_cast<double>(runs.size());
+}
+
 SideSummary summary_of_arm(const RunArm& arm, const Metric& metric) {
   return summary_of(values_of(arm, metric));
 }
@@ -418,6 +328,7 @@ ComparisonRow row_without_figures(const std::string& arm, const Metric& metric, 
     side->geometric_mean = Unknown{reason};
     side->interval = Unknown{reason};
     side->spread = Unknown{reason};
+    side->run_seconds = Unknown{reason};
   }
   return row;
 }

@@ -10,6 +10,9 @@
 
 namespace nearmetal {
 
+/// What these runs take each, on the average.
+Maybe<double> mean_run_seconds(std::span<const SetRun* const> runs);
+
 /// The complete runs of one arm by one metric.
 SideSummary summary_of_arm(const RunArm& arm, const Metric& metric);
 

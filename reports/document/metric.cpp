@@ -194,6 +194,14 @@ double mean_step_seconds(const TimedWindow& window) {
   return window.seconds / static_cast<double>(window.steps);
 }
 
+Maybe<double> run_seconds(const Run& run) {
+  const Maybe<double> set_up = slowest<&Rank::set_up, &SetUp::total_seconds>(run);
+  if (!set_up) return set_up;
+  if (!run.window) return Unknown{run.window.reason};
+  return *set_up + run.window->seconds +
+         static_cast<double>(run.window->first_step) * mean_step_seconds(*run.window);
+}
+
 std::span<const double> window_steps(const Run& run, size_t rank) {
   std::optional<int64_t> first = run.window->first_step, count = run.window->steps;
   auto ranks = static_cast<int64_t>(rank);

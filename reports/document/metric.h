@@ -41,6 +41,8 @@ const Metric& metric_from(const std::string& name);
 double throughput_of(double samples, double seconds);
 double throughput_of(const TimedWindow& window);
 double mean_step_seconds(const TimedWindow& window);
+/// What a run takes: set-up, warm-up and window.
+Maybe<double> run_seconds(const Run& run);
 
 /// Step times of a rank in the timed window, which the run has; empty where they are not kept. Each
 /// of several jobs has a window of its own, which old reports do not show.

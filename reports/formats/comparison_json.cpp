@@ -77,6 +77,8 @@ void fields(Archive& field, SideSummary& side) {
   field("geometric_mean", side.geometric_mean);
   field("interval", side.interval, "95 % interval of the mean");
   field("spread", side.spread);
+  field("run_seconds", side.run_seconds, at_least(0),
+        "Mean time of a run: set-up, warm-up and window");
 }
 
 void fields(Archive& field, ComparisonRow& row) {
@@ -243,6 +245,16 @@ void fields(Archive& field, NeededRuns& needed) {
   field("sessions", needed.sessions, at_least(1));
 }
 
+void fields(Archive& field, SelfTest& test) {
+  field.type("self_test",
+             "Parts of the baseline compared with the rest, as new runs are: each session in turn, "
+             "or of one session runs drawn again and again");
+  field("splits", test.splits, at_least(0), "That were compared");
+  field("slower", test.slower, at_least(0), "Of these, SLOWER: false alarms");
+  field("detectable_drop", test.detectable_drop, chance,
+        "Drop of the part that 80 % of the splits call SLOWER");
+}
+
 void fields(Archive& field, BaselineSeries& series) {
   field.type("series", "The runs of one arm under one fingerprint");
   field("baseline", series.baseline);
@@ -259,7 +271,10 @@ void fields(Archive& field, BaselineSeries& series) {
   field("lower", series.lower, above(0), "Bound of the 95 % interval of that mean");
   field("upper", series.upper, above(0));
   field("spread", series.spread, at_least(0), "Standard deviation of ln(run)");
+  field("run_seconds", series.run_seconds, at_least(0),
+        "Mean time of a run: set-up, warm-up and window");
   field("needed_runs", series.needed_runs);
+  field("self_test", series.self_test, "Of show --self-test; null: not asked for");
 }
 
 void fields(Archive& field, BaselinesDocument& document) {

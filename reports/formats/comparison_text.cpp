@@ -58,14 +58,27 @@ std::string p_text(const Maybe<double>& p) {
   return *p < 1e-4 ? "<0.0001" : fixed(*p, 4);
 }
 
+// " (about 12 min)", of so many runs of the new side, or of each; empty where that is not known.
+std::string cost_text(const ComparisonRow& row, const CompareOptions& options, double runs) {
+  if (!row.base_side.run_seconds || !row.new_side.run_seconds) return "";
+  const double base = options.base_can_grow ? *row.base_side.run_seconds : 0;
+  return " (about " + duration_text(runs * (base + *row.new_side.run_seconds)) + ")";
+}
+
 // Why a verdict is none, and what would help; empty where it is one.
 std::string reason_text(const ComparisonRow& row, const CompareOptions& options) {
   if (row.more_runs || row.more_sessions) {
     const std::string side = options.base_can_grow ? " a side" : " of the new side";
     std::vector<std::string> plans;
-    if (row.more_runs) plans.push_back(counted(*row.more_runs, "more run") + side);
+    if (row.more_runs) {
+      const auto runs = static_cast<double>(*row.more_runs);
+      plans.push_back(counted(*row.more_runs, "more run") + side + cost_text(row, options, runs));
+    }
     if (row.more_sessions) {
-      plans.push_back(counted(*row.more_sessions, "more session") + side + " of as many runs");
+      const int64_t of_each = runs_of_a_session(row.new_side.runs, row.new_side.sessions);
+      const auto runs = static_cast<double>(*row.more_sessions * of_each);
+      plans.push_back(counted(*row.more_sessions, "more session") + side + " of " +
+                      counted(of_each, "run") + cost_text(row, options, runs));
     }
     return joined(plans, ", or ") + " would decide with " + plain_percent(planned_power) +
            " chance if the measured difference is the true one";

@@ -47,6 +47,17 @@ class Baseline(CompareTest):
         self.assert_refused(self.call("baseline", "remove", "main", "--all"), 5, "no baseline main")
         self.assert_refused(self.call("baseline", "remove", "../baselines", "--all"), 2, "is no name")
 
+    def test_a_baseline_tests_itself(self):
+        self.baseline("add", "main", *self.runs("base", 1000, count=6))
+        self.assertRegex(self.baseline("show", "main", "--self-test").out,
+                         r"self-test: 0 of 1000 comparisons of some runs with the rest called it "
+                         r"SLOWER; 80 % of\s+them would find a drop of \d")
+        self.assertEqual(self.series("show", "main", "--self-test")[0]["self_test"]["slower"], 0)
+        self.assertIsNone(self.series("show", "main")[0]["self_test"])
+        self.baseline("add", "few", *self.runs("few", 1000, count=2))
+        self.assertIn("no self-test: it takes 3 sessions, or 5 runs of one",
+                      self.baseline("show", "few", "--self-test").out)
+
     def test_reports_that_do_not_tell_their_cpu_are_of_the_same_machine(self):
         base = self.runs("base", 1000, count=6)
         for name in base[3:]:

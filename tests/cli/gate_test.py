@@ -20,7 +20,7 @@ class Gate(comparing.CompareTest):
         shown = self.call("baseline", "list")
         self.assertRegex(shown.out, r"(?m)^main +[0-9a-f]{12} +run +6 ")
         shown = self.call("baseline", "show", "main")
-        self.assertRegex(shown.out, r"3 %: \d+\n")
+        self.assertRegex(shown.out, r"3 %: \d+ \(about [^)]+\)\n")
         self.assert_refused(self.call("baseline", "add", "main", "base-0.json"), 2, "already")
         self.assert_verdict(self.call("gate", "main", *self.runs("same", 1000, minute=60)), 0,
                             "pass", "(within one session); a drop of")

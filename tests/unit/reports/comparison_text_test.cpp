@@ -71,8 +71,9 @@ TEST(ComparisonText, HasALineForTheWarningsOfASide) {
   EXPECT_THAT(text, HasSubstr(") warnings of the new set: "));
   EXPECT_THAT(text, Not(HasSubstr("monitor_shared")));
   EXPECT_THAT(text, HasSubstr("  INCONCLUSIVE (1-5)\n"));
-  EXPECT_THAT(text, HasSubstr(" more runs a side would decide with 80 % chance if the measured "
-                              "difference is the true one\n(2) "));
+  EXPECT_THAT(text,
+              HasSubstr(" more runs a side (about 5 min) would decide with 80 % chance if the "
+                        "measured difference is\n    the true one\n(2) "));
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 112U) << line;
 }

@@ -30,7 +30,7 @@ std::string refusal_of_runs(const Places& places) {
 TEST(RunSet, ReadsFilesArmsAndFolders) {
   const TemporaryFolder folder;
   const std::string a = folder.write("set/a.json", report_text({1, 2}));
-  const std::string b = folder.write("set/deep/b.json", report_text({3}, 10));
+  folder.write("set/deep/b.json", report_text({3}, 10));
   folder.write("set/readme.txt", "not a report");
   EXPECT_EQ(read_runs({a}).arms.size(), 2U);
   const RunSet arm = read_runs({a + "#1x2"});
@@ -201,12 +201,37 @@ TEST(Baseline, OfSeveralSessionsIsPlannedByThem) {
   ASSERT_TRUE(four.needed_runs[2].sessions);
   const auto power = [](int64_t sessions) {  // of means that spread by 0.645 %, margin 2 %, 4 %
     const std::vector<RunGroup> groups = {{.00642, 4}, {.00642, sessions}};
-    return power_of_regression(groups, std::log(.96), {});
+    return chance_of_deciding(groups, std::log(.96), {});
   };
   EXPECT_GE(power(*four.needed_runs[2].sessions), .95);
   EXPECT_LT(power(*four.needed_runs[2].sessions - 1), .95);
   EXPECT_FALSE(four.needed_runs[0].sessions) << "2.5 %: four sessions of a base tell too little";
   EXPECT_THAT(series({1000, 1000}).needed_runs[0].sessions.reason, HasSubstr("are equal"));
+}
+
+// The drop at which each of the splits turns SLOWER, found again by comparing.
+TEST(Baseline, TestsItself) {
+  const auto tested = [](const RunSet& set) {
+    return series_of(set, "main", {}, true).at(0).self_test.value();
+  };
+  const std::vector<double> runs = {1000, 1003, 998, 1001, 996, 1004, 999, 1002};
+  const SelfTest one = tested(made_up_set({{"run", runs}}));
+  EXPECT_EQ(one.splits, 1000);
+  EXPECT_EQ(one.slower, 0);
+  EXPECT_GT(*one.detectable_drop, .022);
+  EXPECT_LT(*one.detectable_drop, .035);
+  RunSet days;
+  const std::vector<double> levels = {1000, 1004, 997, 900};
+  for (size_t day = 0; day < levels.size(); ++day) {
+    Report report = made_up_report({{"run", {levels[day], levels[day] + 2}}});
+    for (auto& run : report.arms[0].runs) run.started_at[9] = static_cast<char>('1' + day);
+    add_runs(days, report, "made up");
+  }
+  const SelfTest sessions = tested(days);
+  EXPECT_EQ(sessions.splits, 4);
+  EXPECT_EQ(sessions.slower, 1) << "the last day, of the others";
+  EXPECT_EQ(tested(made_up_set({{"run", {1000, 1001, 1002}}})).splits, 0);
+  EXPECT_FALSE(tested(made_up_set({{"run", {1000, 1001, 1002}}})).detectable_drop);
 }
 
 TEST(Baseline, TakesTheRunsOfTheSameMachineOrElseTheNearest) {

@@ -19,6 +19,15 @@ TEST(Throughput, IsTheSamplesOfTheWindowOverItsSeconds) {
   EXPECT_EQ(throughput_of({.first_step = 5, .steps = 4, .samples = 40, .seconds = 2}), 20);
 }
 
+TEST(Throughput, ARunTakesSetUpWarmUpAndWindow) {
+  auto run = sample_run();
+  const double set_up = run.ranks[0].set_up->total_seconds;
+  EXPECT_NEAR(*run_seconds(run), set_up + 2 * .2 + .4, 1e-12)
+      << "2 of the warm-up, 2 of the window";
+  run.window = Unknown{"no window"};
+  EXPECT_EQ(run_seconds(run).reason, "no window");
+}
+
 TEST(Throughput, GivesTheFlopRateAndTheShareOfThePeak) {
   nearmetal::Run run = run_on_known_peak();
   set_throughput(20.0, run);
