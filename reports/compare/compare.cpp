@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "reports/compare/comparison_row.h"
+#include "reports/compare/monitored_differences.h"
 #include "reports/compare/work_text.h"
 #include "reports/document/settings.h"
 
@@ -269,6 +270,25 @@ std::string not_explained(const ArmPair& pair, const CompareOptions& options,
          "); run both sides with --attribute";
 }
 
+// Worth a look where no model of the step tells the cause. Whether a likely one was seen.
+bool add_monitored(Comparison& comparison, const ArmPair& pair, const ExplainedSide& base,
+                   const ExplainedSide& next) {
+  const auto row = std::ranges::find_if(comparison.rows, [&](const ComparisonRow& found) {
+    return found.arm == pair.name && found.since.empty() && found.difference;
+  });
+  const auto [causes, others] = monitored_differences(base.runs, next.runs, goodness(*row) < 0);
+  const std::string arm = comparison.rows.size() > 1 ? pair.name + ": " : "";
+  if (!causes.empty()) {
+    comparison.notes.push_back(
+        {"likely_cause", arm + "a likely cause, by the monitors: " + joined(causes) +
+                             "; with --attribute on both sides its share would be known"});
+  }
+  if (!others.empty()) {
+    comparison.notes.push_back({"monitors_differ", arm + "the monitors saw " + joined(others)});
+  }
+  return !causes.empty();
+}
+
 void add_explanation(Comparison& comparison, const ArmPair& pair, const RunSet& base,
                      const RunSet& next) {
   const ExplainedSide base_side = side_of(*pair.base, base.environments);
@@ -286,9 +306,11 @@ void add_explanation(Comparison& comparison, const ArmPair& pair, const RunSet& 
     comparison.explanations.back().arm = pair.name;
     return;
   }
-  const bool already_said =
-      is_imported(*pair.base) || std::ranges::count(comparison.notes, hint) > 0;
-  if (!already_said && has_figures(comparison, pair.name, true)) comparison.notes.push_back(hint);
+  if (!has_figures(comparison, pair.name, true)) return;
+  const bool already_said = add_monitored(comparison, pair, base_side, new_side) ||
+                            is_imported(*pair.base) ||
+                            std::ranges::count(comparison.notes, hint) > 0;
+  if (!already_said) comparison.notes.push_back(hint);
 }
 
 bool runs_on_gpus(const RunSet& set) {

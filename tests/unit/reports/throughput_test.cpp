@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "reports/document/metric.h"
+#include "tests/support/sample_report.h"
 
 namespace nearmetal {
 namespace {
