@@ -254,7 +254,7 @@ void Monitor::read_totals() {
   table_.joules = difference(sources_->gpu->joules(), sources_->first_joules);
 }
 
-std::optional<Monitoring> Monitor::stop(const Maybe<double>& samples_per_second) {
+std::optional<Monitoring> Monitor::stop(const Maybe<double>& samples) {
   if (!thread_.joinable()) return std::nullopt;
   {
     const std::lock_guard lock(mutex_);
@@ -266,9 +266,9 @@ std::optional<Monitoring> Monitor::stop(const Maybe<double>& samples_per_second)
   if (table_.seconds.empty()) return std::nullopt;
   Monitoring result = judge_samples(table_, options_);
   result.samples_per_joule = Unknown{result.joules.reason};
-  const MonitoredSeries* power = series_named(result, "power_watts");
-  if (power != nullptr && power->mean > 0 && samples_per_second) {
-    result.samples_per_joule = *samples_per_second / power->mean;
+  if (result.joules && samples) {
+    result.samples_per_joule = *result.joules > 0 ? Maybe(*samples / *result.joules)
+                                                  : Unknown{"the counter of energy stood still"};
   }
   return result;
 }

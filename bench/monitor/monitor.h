@@ -53,8 +53,8 @@ class Monitor {
   Monitor(const MonitorOptions& options, const TrainerProgress& progress);
   ~Monitor();
 
-  /// Ends the thread. None where the window did not open.
-  std::optional<Monitoring> stop(const Maybe<double>& samples_per_second);
+  /// Ends the thread. `samples`: of the window, by the GPU. None where it did not open.
+  std::optional<Monitoring> stop(const Maybe<double>& samples);
 
  private:
   struct Sources;

@@ -248,9 +248,9 @@ void train_with_progress(RankTask& task, Program& program, RankResult& found) {
   if (result.failure && task.reporter != nullptr) task.reporter->stay();
   following.reset();
   const auto window = window_of(result, samples);
-  found.monitoring = monitor.stop(
-      window ? Maybe(throughput_of(*window) / static_cast<double>(task.config().pipeline))
-             : Unknown{"the window did not open"});
+  found.monitoring = monitor.stop(window ? Maybe(static_cast<double>(window->samples) /
+                                                 static_cast<double>(task.config().pipeline))
+                                         : Unknown{"the window did not open"});
   found.first_step_end_seconds = task.context.clock.seconds_at(result.first_step_end);
   if (result.failure && world_size > 1) {
     const std::string phase = result.warm_up ? "the window" : "the warm-up";

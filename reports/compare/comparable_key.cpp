@@ -357,8 +357,11 @@ void allow(std::vector<KeyDifference>& differences, ComparisonForm form,
     return std::ranges::any_of(allow_differ,
                                [&](const std::string& allowed) { return covers(allowed, field); });
   };
-  const bool other_batch =
-      named("batch") && std::ranges::count(differences, "batch", &KeyDifference::name) > 0;
+  // The samples of an update.
+  const bool other_batch = std::ranges::any_of(differences, [&](const KeyDifference& difference) {
+    return (difference.name == "batch" || difference.name == "accumulate") &&
+           named(difference.name);
+  });
   for (KeyDifference& difference : differences) {
     const bool covered = named(difference.name) || (other_batch && follows_batch(difference.name));
     difference.allowed = difference.can_be_allowed() && (difference.is_treatment(form) || covered);

@@ -46,60 +46,6 @@ bool is_throughput_alone(const CompareOptions& options) {
                              [](const std::string& name) { return name == throughput_of_runs; });
 }
 
-// The metrics that the options ask for, each once.
-std::vector<const Metric*> compared_metrics(const std::vector<ArmPair>& pairs,
-                                            const CompareOptions& options) {
-  std::vector<const Metric*> metrics;
-  const auto add = [&](const Metric& metric) {
-    if (std::ranges::find(metrics, &metric) == metrics.end()) metrics.push_back(&metric);
-  };
-  const auto add_named = [&](const std::string& name) {
-    for (const ArmPair& pair : pairs) {
-      if (name == throughput_of_runs) add(throughput_of(pair));
-      if (name != all_of_runs) continue;
-      for (const Metric* metric : all_metrics_of(sample_units)) {
-        if (is_known(*metric, pair)) add(*metric);
-      }
-    }
-    if (name != throughput_of_runs && name != all_of_runs) add(metric_from(name));
-  };
-  for (const std::string& name : options.metrics) add_named(name);
-  if (options.metrics.empty()) add_named(throughput_of_runs);
-  if (metrics.empty()) add(throughput_metric(SampleUnit::image));
-  return metrics;
-}
-
-// The metrics among these that a pair can have whatever its runs do: latency is of inference. All
-// of them where no pair has it, so that each says why.
-std::vector<const Metric*> metrics_of_pair(const std::vector<ArmPair>& pairs, const ArmPair& pair,
-                                           const std::vector<const Metric*>& metrics) {
-  std::vector<const Metric*> found = metrics;
-  if (!infers(pair) && std::ranges::any_of(pairs, infers)) {
-    std::erase_if(found, [](const Metric* metric) { return is_of_latency(*metric); });
-  }
-  return found;
-}
-
-// The rows that are left out by that; none: no row.
-std::optional<Warning> note_of_rows_left_out(const std::vector<ArmPair>& pairs,
-                                             const std::vector<const Metric*>& metrics) {
-  std::vector<std::string> names, arms;
-  for (const Metric* metric : metrics) {
-    if (is_of_latency(*metric)) names.emplace_back(metric->name);
-  }
-  for (const ArmPair& pair : pairs) {
-    if (metrics_of_pair(pairs, pair, metrics).size() < metrics.size()) arms.push_back(pair.name);
-  }
-  if (arms.empty()) return std::nullopt;
-  return Warning{"not_of_inference",
-                 "no row of " + joined(names) + " for " + joined(arms) + ": it is of inference"};
-}
-
-const RunArm* arm_in(const RunSet& set, const std::string& name) {
-  const auto found = std::ranges::find(set.arms, name, &RunArm::name);
-  return found == set.arms.end() ? nullptr : &*found;
-}
-
 // Unless the same one is there, whatever its source.
 void add_new(std::vector<KeyDifference>& differences, const KeyDifference& found) {
   const auto same = [&](const KeyDifference& other) {
@@ -142,6 +88,69 @@ std::vector<KeyDifference> differences_within(const ArmPair& pair, const Compare
   return found;
 }
 
+// Whether steps of the sides have unlike numbers of samples.
+bool is_of_other_batch(const ArmPair& pair, const CompareOptions& options) {
+  if (pair.base == nullptr || pair.next == nullptr) return false;
+  return std::ranges::any_of(differences_within(pair, options), [](const KeyDifference& found) {
+    return found.name == "batch" || found.name == "accumulate";
+  });
+}
+
+// The metrics that the options ask for, each once.
+std::vector<const Metric*> compared_metrics(const std::vector<ArmPair>& pairs,
+                                            const CompareOptions& options) {
+  std::vector<const Metric*> metrics;
+  const auto add = [&](const Metric& metric) {
+    if (std::ranges::find(metrics, &metric) == metrics.end()) metrics.push_back(&metric);
+  };
+  const auto add_named = [&](const std::string& name) {
+    for (const ArmPair& pair : pairs) {
+      if (name == throughput_of_runs) add(throughput_of(pair));
+      if (name != all_of_runs) continue;
+      for (const Metric* metric : all_metrics_of(sample_units)) {
+        const bool compares = !metric->is_of_a_step || !is_of_other_batch(pair, options);
+        if (compares && is_known(*metric, pair)) add(*metric);
+      }
+    }
+    if (name != throughput_of_runs && name != all_of_runs) add(metric_from(name));
+  };
+  for (const std::string& name : options.metrics) add_named(name);
+  if (options.metrics.empty()) add_named(throughput_of_runs);
+  if (metrics.empty()) add(throughput_metric(SampleUnit::image));
+  return metrics;
+}
+
+// The metrics among these that a pair can have whatever its runs do: latency is of inference. All
+// of them where no pair has it, so that each says why.
+std::vector<const Metric*> metrics_of_pair(const std::vector<ArmPair>& pairs, const ArmPair& pair,
+                                           const std::vector<const Metric*>& metrics) {
+  std::vector<const Metric*> found = metrics;
+  if (!infers(pair) && std::ranges::any_of(pairs, infers)) {
+    std::erase_if(found, [](const Metric* metric) { return is_of_latency(*metric); });
+  }
+  return found;
+}
+
+// The rows that are left out by that; none: no row.
+std::optional<Warning> note_of_rows_left_out(const std::vector<ArmPair>& pairs,
+                                             const std::vector<const Metric*>& metrics) {
+  std::vector<std::string> names, arms;
+  for (const Metric* metric : metrics) {
+    if (is_of_latency(*metric)) names.emplace_back(metric->name);
+  }
+  for (const ArmPair& pair : pairs) {
+    if (metrics_of_pair(pairs, pair, metrics).size() < metrics.size()) arms.push_back(pair.name);
+  }
+  if (arms.empty()) return std::nullopt;
+  return Warning{"not_of_inference",
+                 "no row of " + joined(names) + " for " + joined(arms) + ": it is of inference"};
+}
+
+const RunArm* arm_in(const RunSet& set, const std::string& name) {
+  const auto found = std::ranges::find(set.arms, name, &RunArm::name);
+  return found == set.arms.end() ? nullptr : &*found;
+}
+
 // `others`: runs that tell how sessions differ.
 void add_rows(Comparison& comparison, const ArmPair& pair,
               const std::vector<const Metric*>& metrics, const RunArm& others = {}) {
@@ -162,9 +171,13 @@ void add_rows(Comparison& comparison, const ArmPair& pair,
     add_new(comparison.key_differences, found);
   }
   if (refused) return add_without_figures("the runs differ in what must agree");
+  const bool other_batch = is_of_other_batch(pair, comparison.options);
   for (const Metric* metric : metrics) {
     comparison.rows.push_back(
-        compare_arms(*pair.base, *pair.next, *metric, comparison.options, others));
+        other_batch && metric->is_of_a_step
+            ? row_without_figures(pair.name, *metric, Verdict::not_comparable,
+                                  "a step of another batch has other work")
+            : compare_arms(*pair.base, *pair.next, *metric, comparison.options, others));
     comparison.rows.back().arm = pair.name;
   }
 }

@@ -62,7 +62,9 @@ SideValues values_of(const RunArm& arm, const Metric& metric) {
     }
     side.runs.push_back(run);
     side.values.push_back(*value);
-    if (const double error = within_error(run->run); error > 0) side.within.push_back(error);
+    // That of the mean step, which says nothing of quantiles or set-up.
+    const double error = metric.is_throughput ? within_error(run->run) : 0;
+    if (error > 0) side.within.push_back(error);
   }
   return side;
 }

@@ -44,7 +44,7 @@ constexpr std::array throughput_metrics = {throughput_in<SampleUnit::image>,
 
 constexpr Metric milliseconds(const char* name, Maybe<double> (*value_of)(const Run& run),
                               int64_t fewest_steps = 0) {
-  return {name, "s", "ms", 1e3, false, false, value_of, fewest_steps};
+  return {name, "s", "ms", 1e3, false, false, value_of, fewest_steps, true};
 }
 constexpr Metric seconds(const char* name, Maybe<double> (*value_of)(const Run& run)) {
   return {name, "s", "s", 1, false, false, value_of};
@@ -93,6 +93,48 @@ const Metric& per_gpu_metric() {
   static const Metric metric = rate_metric(name.c_str(), rate.c_str(), throughput_per_gpu<unit>);
   return metric;
 }
+
+Maybe<double> exposed_communication(const Run& run) {
+  if (run.communication) return run.communication->exposed_seconds_per_step;
+  return Unknown{"no gradients are exchanged"};
+}
+
+Maybe<double> most_device_bytes(const Run& run) {
+  Maybe<double> most = Unknown{"the run has no rank"};
+  for (const Rank& rank : run.ranks) {
+    if (!rank.device_bytes) return Unknown{rank.device_bytes.reason};
+    most = std::max(most.value.value_or(0), static_cast<double>(*rank.device_bytes));
+  }
+  return most;
+}
+
+// By the counters of all GPUs, each once.
+template <SampleUnit unit>
+Maybe<double> samples_per_joule(const Run& run) {
+  if (run.sample != unit) return throughput<unit>(run);
+  if (!run.window) return Unknown{run.window.reason};
+  if (!run.jobs.empty()) return Unknown{"its jobs have windows of their own"};
+  std::set<std::pair<int64_t, int64_t>> gpus;
+  double joules = 0;
+  for (const Rank& rank : run.ranks) {
+    if (!rank.monitoring || !rank.gpu) return Unknown{"no GPU was monitored"};
+    if (!rank.monitoring->joules) return Unknown{rank.monitoring->joules.reason};
+    if (gpus.emplace(rank.environment, *rank.gpu).second) joules += *rank.monitoring->joules;
+  }
+  if (!(joules > 0)) return Unknown{"the counter of energy stood still"};
+  return static_cast<double>(run.window->samples) / joules;
+}
+
+template <SampleUnit unit>
+constexpr Metric per_joule_metric = {
+    words_of(unit).per_joule_key, "1/J", words_of(unit).per_joule, 1, true, false,
+    samples_per_joule<unit>};
+
+constexpr std::array metrics_on_request = {
+    milliseconds("jitter_seconds", slowest<&Rank::step_time, &StepTime::jitter_seconds>),
+    milliseconds("exposed_communication_seconds", exposed_communication),
+    Metric{"device_bytes", "B", "GB", 1e-9, false, false, most_device_bytes},
+    per_joule_metric<SampleUnit::image>, per_joule_metric<SampleUnit::sequence>};
 
 Maybe<double> bus_bandwidth(const Run& run) {
   if (run.communication) return run.communication->best_bus_bandwidth_bytes_per_second;
@@ -153,6 +195,7 @@ std::vector<const Metric*> all_metrics_of(std::span<const SampleUnit> units) {
                                                      : &per_gpu_metric<SampleUnit::sequence>();
     if (std::ranges::find(metrics, metric) == metrics.end()) metrics.push_back(metric);
   }
+  for (const Metric& metric : metrics_on_request) metrics.push_back(&metric);
   for (const Metric& metric : metrics_of_latency) metrics.push_back(&metric);
   return metrics;
 }

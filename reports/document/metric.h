@@ -19,13 +19,15 @@ struct Metric {
   bool higher_is_better;
   bool is_throughput;  // of runs in one unit of samples; the others are of any run
   Maybe<double> (*value_of)(const Run& run);
-  int64_t fewest_steps = 0;  // of a window; of fewer, a quantile is little more than the longest
+  int64_t fewest_steps = 0;   // of a window; of fewer, a quantile is little more than the longest
+  bool is_of_a_step = false;  // which is longer with a larger batch
 };
 
 /// The metrics of runs in these units, each once. Throughput in the first unit comes first: it is
 /// compared when nothing else is asked for. Times are those of the slowest rank.
 std::vector<const Metric*> metrics_of(std::span<const SampleUnit> units);
-/// The same, and those reported where they are asked for: the throughput of each GPU, and latency.
+/// The same, and those compared where they are asked for: the throughput of each GPU, jitter,
+/// memory, exposed communication, samples per joule, and latency.
 std::vector<const Metric*> all_metrics_of(std::span<const SampleUnit> units);
 /// Quantiles of inference steps that were taken one at a time.
 std::span<const Metric> latency_metrics();

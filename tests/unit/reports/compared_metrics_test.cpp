@@ -51,5 +51,73 @@ TEST(ComparedMetrics, WhereNoRowCanHaveTheMetricEachSaysWhy) {
   EXPECT_EQ(comparison.rows[0].verdict, Verdict::not_comparable);
 }
 
+const ComparisonRow& row_of(const Comparison& comparison, const std::string& metric) {
+  return *std::ranges::find(comparison.rows, metric, &ComparisonRow::metric);
+}
+
+TEST(ComparedMetrics, OfEnergyMemoryJitterAndCommunicationHaveIntervals) {
+  const auto set_of = [](double factor, int minute) {
+    RunSet set = made_up_set({{"run", {1000, 1001, 999}}}, minute);
+    for (size_t i = 0; i < 3; ++i) {
+      auto& run = set.arms[0].runs[i].run;
+      const double value = factor * (1 + .001 * static_cast<double>(i));
+      run.ranks[0].gpu = 0;
+      run.ranks[0].monitoring->joules = 100 * value;
+      run.ranks[0].device_bytes = static_cast<int64_t>(4e9 * value);
+      run.ranks[0].step_time.value->jitter_seconds = 1e-4 * value;
+      run.communication.emplace().exposed_seconds_per_step = 1e-3 * value;
+    }
+    return set;
+  };
+  CompareOptions options;
+  options.metrics = {"images_per_joule", "device_bytes", "jitter_seconds",
+                     "exposed_communication_seconds"};
+  const Comparison comparison = compare(set_of(1, 0), set_of(1.1, 60), options);
+  ASSERT_EQ(comparison.rows.size(), 4U);
+  for (const ComparisonRow& row : comparison.rows) {
+    EXPECT_EQ(row.verdict, Verdict::slower) << row.metric << ", " << row.reason;
+    EXPECT_TRUE(row.difference_interval) << row.metric;
+  }
+  EXPECT_NEAR(*row_of(comparison, "images_per_joule").base_side.geometric_mean, 512 / 100.1, .01);
+  EXPECT_NEAR(*row_of(comparison, "images_per_joule").difference, 1 / 1.1 - 1, 1e-6);
+  EXPECT_EQ(judge(comparison, {}).exit_code, ExitCode::gate_failed);
+}
+
+// What is known within a run is the error of its mean step.
+TEST(ComparedMetrics, HaveTheirOwnNoise) {
+  CompareOptions options;
+  options.metrics = {throughput_of_runs, "set_up_seconds", "p99_step_seconds"};
+  RunSet base = made_up_set({{"run", {1000, 1001, 999}}});
+  for (SetRun& run : base.arms[0].runs) {
+    run.run.ranks[0].step_time.value->relative_standard_error = .002;
+  }
+  const Comparison comparison =
+      compare(base, made_up_set({{"run", {1000, 1001, 999}}}, 60), options);
+  EXPECT_GT(row_of(comparison, "throughput_images_per_second").base_side.spread->within, 0);
+  EXPECT_EQ(row_of(comparison, "set_up_seconds").base_side.spread->within, 0);
+  EXPECT_EQ(row_of(comparison, "p99_step_seconds").base_side.spread->within, 0);
+}
+
+TEST(ComparedMetrics, OfAStepAreNotThoseOfAnotherBatch) {
+  for (const char* field : {"batch", "accumulate"}) {
+    Report larger = made_up_report({{"run", {1000, 1001, 999}}}, 60);
+    RunConfig& config = larger.invocation.config;
+    (field == std::string("batch") ? config.batch.value() : config.accumulate) *= 2;
+    config.learning_rate = 2 * *config.learning_rate;
+    CompareOptions options;
+    options.allow_differ = {field};
+    options.metrics = {throughput_of_runs, "p95_step_seconds"};
+    const RunSet base = made_up_set({{"run", {1000, 1001, 999}}}), next = set_of(larger);
+    const Comparison named = compare(base, next, options);
+    EXPECT_EQ(row_of(named, "throughput_images_per_second").verdict, Verdict::equivalent)
+        << field << " brings its learning rate";
+    EXPECT_EQ(row_of(named, "p95_step_seconds").reason, "a step of another batch has other work");
+    options.metrics = {all_of_runs};
+    for (const ComparisonRow& row : compare(base, next, options).rows) {
+      EXPECT_EQ(row.metric.find("step"), std::string::npos) << row.metric;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace nearmetal
