@@ -187,12 +187,6 @@ std::string skipped_text(int64_t skipped, int64_t steps) {
   return std::to_string(skipped) + " of " + std::to_string(steps) + " updates were skipped";
 }
 
-template <class T, class U>
-Maybe<T> known_or(const std::optional<U>& value, const char* reason) {
-  if (!value) return Unknown{reason};
-  return T(*value);
-}
-
 // The median of finite values, where there are some; one step may be far from its neighbours.
 double median_of(std::span<const StepRecord> steps, float StepRecord::*value) {
   std::vector<double> values;
@@ -282,26 +276,6 @@ bool fell(std::span<const StepRecord> window, float StepRecord::*value) {
   const size_t tenth = (window.size() + 9) / 10;
   return median_of(window.last(tenth), value) <
          vanished_below * median_of(window.first(tenth), value);
-}
-
-StepTime step_time_of(std::span<const double> seconds) {
-  StepTime time;
-  time.median_seconds = median(seconds);
-  time.p95_seconds = quantile(seconds, 0.95);
-  time.p99_seconds = quantile(seconds, 0.99);
-  time.jitter_seconds = robust_deviation(seconds);
-  time.drift = known_or<double>(relative_drift(seconds), "fewer than 2 steps");
-  time.autocorrelation =
-      known_or<double>(lag1_autocorrelation(seconds), "fewer than 3 steps, or all equal");
-  const auto squared_error = variance_of_mean(seconds);
-  const bool equal = seconds.size() > 1 && std::ranges::min(seconds) == std::ranges::max(seconds);
-  time.relative_standard_error = time.effective_steps =
-      Unknown{equal ? "all steps are equal" : "fewer than 10 independent steps: take more"};
-  if (squared_error) {
-    time.relative_standard_error = std::sqrt(*squared_error) / mean(seconds);
-    time.effective_steps = variance(seconds) / *squared_error;
-  }
-  return time;
 }
 
 }  // namespace nearmetal

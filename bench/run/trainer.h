@@ -83,6 +83,4 @@ std::optional<std::string> failure_of(const TrainerResult& result);
 /// Whether the value fell more than ten-fold from the first tenth of the steps to the last.
 bool fell(std::span<const StepRecord> steps, float StepRecord::*value);
 
-StepTime step_time_of(std::span<const double> seconds);
-
 }  // namespace nearmetal

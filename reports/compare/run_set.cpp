@@ -45,16 +45,6 @@ Run kept_of(const Run& run, bool with_steps) {
   return copy;
 }
 
-std::string session_of(const Run& run, const std::vector<Environment>& environments) {
-  constexpr size_t day_digits = 10;  // of 2026-01-31T...
-  std::set<std::string> machines;
-  for (const Rank& rank : run.ranks) {
-    if (rank.environment < 0 || rank.environment >= std::ssize(environments)) continue;
-    machines.insert(operating_system_of(environments[rank.environment]));
-  }
-  return joined({machines.begin(), machines.end()}) + " " + run.started_at.substr(0, day_digits);
-}
-
 void require_arm(const Report& report, const std::string& wanted, const std::string& source) {
   if (std::ranges::find(report.arms, wanted, &Arm::name) != report.arms.end()) return;
   std::vector<std::string> names;

@@ -43,12 +43,17 @@ const Metric& metric_from(const std::string& name);
 double throughput_of(double samples, double seconds);
 double throughput_of(const TimedWindow& window);
 double mean_step_seconds(const TimedWindow& window);
+/// What did the same to all runs that share it: hosts, their boots, and the day.
+std::string session_of(const Run& run, const std::vector<Environment>& environments);
 /// What a run takes: set-up, warm-up and window.
 Maybe<double> run_seconds(const Run& run);
 
 /// Step times of a rank in the timed window, which the run has; empty where they are not kept. Each
 /// of several jobs has a window of its own, which old reports do not show.
 std::span<const double> window_steps(const Run& run, size_t rank);
+
+/// Of the steps of a window.
+StepTime step_time_of(std::span<const double> seconds);
 
 /// Sets the throughput in samples per second, and from it, run.flops_per_sample and
 /// run.peak_flops_per_second the flop rate and the share of the peak. All three become unknown with

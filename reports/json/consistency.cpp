@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <map>
 #include <numeric>
 
 #include "base/errors.h"
@@ -45,16 +46,83 @@ bool has_known_window(const Run& run, size_t rank) {
   return first == static_cast<int64_t>(rank);
 }
 
-void check_step_time(const StepTime& time, std::span<const double> steps, const Place& place) {
-  const double middle = median(steps);
-  require_near(place, "median_seconds", time.median_seconds, middle,
+// Where it is known.
+void require_near(const Place& object, const char* key, const Maybe<double>& said,
+                  const Maybe<double>& found, const char* what, double tolerance = 0) {
+  if (said && found) require_near(object, key, *said, *found, what, tolerance);
+}
+
+int64_t minor_version(const Report& report) {
+  const std::string minor = report.schema_version.substr(report.schema_version.find('.') + 1);
+  return std::strtol(minor.c_str(), nullptr, 10);
+}
+
+// Whether its figures follow the rules of this version, in all of which earlier ones may differ.
+bool follows_todays_rules(const Report& report) { return minor_version(report) >= 15; }
+
+void check_step_time(const StepTime& time, std::span<const double> steps, bool by_todays_rules,
+                     const Place& place) {
+  constexpr const char* what = "the same of the window's step_seconds is";
+  const StepTime found = step_time_of(steps);
+  const double least = may_differ_by * found.median_seconds;
+  require_near(place, "median_seconds", time.median_seconds, found.median_seconds,
                "the median of the window's step_seconds is");
-  require_near(place, "p95_seconds", time.p95_seconds, quantile(steps, 0.95),
-               "the same of the window's step_seconds is");
-  require_near(place, "p99_seconds", time.p99_seconds, quantile(steps, 0.99),
-               "the same of the window's step_seconds is");
-  require_near(place, "jitter_seconds", time.jitter_seconds, robust_deviation(steps),
-               "the same of the window's step_seconds is", may_differ_by * middle);
+  require_near(place, "p95_seconds", time.p95_seconds, found.p95_seconds, what);
+  require_near(place, "p99_seconds", time.p99_seconds, found.p99_seconds, what);
+  require_near(place, "jitter_seconds", time.jitter_seconds, found.jitter_seconds, what, least);
+  if (!by_todays_rules) return;
+  require_near(place, "drift", time.drift, found.drift, what, may_differ_by);
+  require_near(place, "autocorrelation", time.autocorrelation, found.autocorrelation, what,
+               may_differ_by);
+  require_near(place, "relative_standard_error", time.relative_standard_error,
+               found.relative_standard_error, what);
+  require_near(place, "effective_steps", time.effective_steps, found.effective_steps, what);
+}
+
+void check_set_up(const SetUp& set_up, const Place& place) {
+  const double parts = set_up.start_seconds + set_up.backend_seconds + set_up.prepare_seconds +
+                       set_up.first_step_seconds;
+  if (parts > (1 + may_differ_by) * set_up.total_seconds) {
+    contradict(place, "total_seconds", shortest(set_up.total_seconds, 6),
+               "its parts add up to " + shortest(parts, 6));
+  }
+}
+
+// Over `ranks` that each hold all of the gradients.
+void check_communication(const Communication& communication, double ranks, const Place& place) {
+  const Place buckets{&place, "buckets", {}};
+  const double share = 2 * (ranks - 1) / ranks;
+  double bytes = 0, seconds = 0, best = 0;
+  for (size_t i = 0; i < communication.buckets.size(); ++i) {
+    const Bucket& bucket = communication.buckets[i];
+    const auto size = static_cast<double>(bucket.bytes);
+    require_near(Place{&buckets, {}, i}, "bus_bandwidth_bytes_per_second",
+                 bucket.bus_bandwidth_bytes_per_second, share * size / bucket.seconds,
+                 "2 (ranks - 1) / ranks x bytes / seconds is");
+    bytes += size;
+    seconds += bucket.seconds;
+    best = std::max(best, bucket.bus_bandwidth_bytes_per_second);
+  }
+  if (communication.buckets.empty()) return;
+  require_near(place, "bytes_per_step", static_cast<double>(communication.bytes_per_step), bytes,
+               "the buckets' bytes add up to");
+  require_near(place, "buckets_seconds", communication.buckets_seconds, seconds,
+               "the buckets' seconds add up to");
+  require_near(place, "best_bus_bandwidth_bytes_per_second",
+               communication.best_bus_bandwidth_bytes_per_second, best,
+               "the best of the buckets is");
+  require_near(place, "least_seconds_per_step", communication.least_seconds_per_step,
+               share * bytes / best, "2 (ranks - 1) / ranks x bytes / the best bandwidth is");
+}
+
+void check_profile(const StepProfile& profile, const Place& place) {
+  double sum = 0;
+  for (const ProfileEntry& entry : profile.entries) sum += entry.seconds;
+  require_near(place, "sum_seconds", profile.sum_seconds, sum, "the entries add up to");
+  if (!profile.roofline_seconds) return;
+  require_near(place, "share_of_roofline", profile.share_of_roofline,
+               *profile.roofline_seconds / profile.step_seconds,
+               "roofline_seconds / step_seconds is");
 }
 
 void check_series(const MonitoredSeries& series, const Place& place) {
@@ -77,7 +145,7 @@ void check_references(const Rank& rank, const std::vector<Environment>& environm
   if (rank.gpu) require("gpu", *rank.gpu, environments[rank.environment].gpus.size(), "GPU");
 }
 
-void check_rank(const Run& run, size_t index, const Place& place) {
+void check_rank(const Run& run, size_t index, bool by_todays_rules, const Place& place) {
   const Rank& rank = run.ranks[index];
   if (index == 0 && rank.kernel_choices_sha256 &&
       *rank.kernel_choices_sha256 != kernel_choices_sha256(run.kernel_choices)) {
@@ -86,8 +154,11 @@ void check_rank(const Run& run, size_t index, const Place& place) {
   if (run.window && has_known_window(run, index)) {
     const std::span<const double> steps = window_steps(run, index);
     const Place time{&place, "step_time", {}};
-    if (rank.step_time && !steps.empty()) check_step_time(*rank.step_time, steps, time);
+    if (rank.step_time && !steps.empty()) {
+      check_step_time(*rank.step_time, steps, by_todays_rules, time);
+    }
   }
+  if (rank.set_up) check_set_up(*rank.set_up, Place{&place, "set_up", {}});
   if (!rank.monitoring) return;
   const Place monitoring{&place, "monitoring", {}}, all{&monitoring, "series", {}};
   for (size_t i = 0; i < rank.monitoring->series.size(); ++i) {
@@ -122,6 +193,16 @@ void check_window(const Run& run, const RunConfig& config, const Place& place) {
                                         : "batch x accumulate x steps x ranks is");
 }
 
+// Of a run of one job whose ranks are in step.
+void check_energy(const Run& run, const Rank& rank, const Place& place) {
+  if (!rank.monitoring || rank.monitoring->joules.value.value_or(0) <= 0) return;
+  const double samples =
+      static_cast<double>(run.window->samples) / static_cast<double>(run.world_size);
+  require_near(Place{&place, "monitoring", {}}, words_of(run.sample).per_joule_key,
+               rank.monitoring->samples_per_joule, samples / *rank.monitoring->joules,
+               "the rank's samples / joules are");
+}
+
 void check_throughput(const Run& run, const Place& place) {
   const TimedWindow& window = *run.window;
   const double half_a_sample = 0.5 / window.seconds;  // of jobs at once, whose samples are rounded
@@ -135,6 +216,24 @@ void check_throughput(const Run& run, const Place& place) {
     require_near(place, "share_of_peak", *run.share_of_peak,
                  *run.flops_per_second / *run.peak_flops_per_second, "the ratio of the rates is");
   }
+}
+
+// Jobs at once add up; one after the other, each has the speed of its own time.
+void check_sum_of_jobs(const Run& run, bool is_serial, const Place& place) {
+  std::vector<double> speeds;
+  for (const ConcurrentJob& job : run.jobs) speeds.push_back(job.throughput);
+  if (run.jain_fairness) {
+    require_near(place, "jain_fairness", *run.jain_fairness, jain_fairness(speeds),
+                 "that of the jobs' throughputs is");
+  }
+  const char* key = words_of(run.sample).throughput_key;
+  if (!is_serial) {
+    const double sum = std::accumulate(speeds.begin(), speeds.end(), 0.0);
+    return require_near(place, key, *run.throughput, sum, "its jobs add up to");
+  }
+  const auto [least, most] = std::ranges::minmax(speeds);
+  const double nearest = std::clamp(*run.throughput, least, most);
+  require_near(place, key, *run.throughput, nearest, "of its jobs one after the other it is");
 }
 
 std::span<const Rank> ranks_of_job(const Run& run, size_t job) {
@@ -165,9 +264,7 @@ void check_jobs(const Run& run, const Arm& arm, const RunConfig& of_all, const P
 // reports of 1.14 jobs of several stages counted samples once for each stage.
 bool records_its_jobs(const Run& run, const Arm& arm, const Report& report) {
   const bool serial = arm.share && arm.share->mode == SharingMode::serial;
-  const std::string minor = report.schema_version.substr(report.schema_version.find('.') + 1);
-  if (serial || std::strtol(minor.c_str(), nullptr, 10) < 14 ||
-      run.tool.value_or(report.tool) != report.tool)
+  if (serial || minor_version(report) < 14 || run.tool.value_or(report.tool) != report.tool)
     return false;
   int64_t ranks = 0, longest_warm_up = 0;
   for (const ConcurrentJob& job : run.jobs) {
@@ -181,14 +278,61 @@ bool records_its_jobs(const Run& run, const Arm& arm, const Report& report) {
          });
 }
 
-void check_run(const Run& run, const RunConfig& config, const Place& place) {
+void check_run(const Run& run, const RunConfig& config, bool by_todays_rules, const Place& place) {
   const bool in_step = run.world_size == 1 || run.communication || run.pipeline;
-  if (run.window && run.jobs.empty() && in_step && run.status == Status::complete) {
+  const bool is_one_window = run.window && run.jobs.empty() && in_step;
+  if (is_one_window && run.status == Status::complete) {
     check_window(run, config, Place{&place, "window", {}});
   }
   if (run.window && run.throughput && (in_step || !run.jobs.empty())) check_throughput(run, place);
   const Place ranks{&place, "ranks", {}};
-  for (size_t i = 0; i < run.ranks.size(); ++i) check_rank(run, i, Place{&ranks, {}, i});
+  for (size_t i = 0; i < run.ranks.size(); ++i) {
+    const Place rank{&ranks, {}, i};
+    check_rank(run, i, by_todays_rules, rank);
+    if (by_todays_rules && is_one_window) check_energy(run, run.ranks[i], rank);
+  }
+  if (run.communication && run.jobs.empty()) {
+    check_communication(*run.communication,
+                        static_cast<double>(replicas_of(config, run.world_size)),
+                        Place{&place, "communication", {}});
+  }
+  if (run.profile) check_profile(*run.profile, Place{&place, "profile", {}});
+}
+
+// Means of the throughputs of an arm's complete runs: of all, and of their sessions; none where it
+// has no such run.
+std::vector<double> means_of(const Arm& arm, const std::vector<Environment>& environments) {
+  std::vector<double> all, means;
+  std::map<std::string, std::vector<double>> sessions;
+  for (const Run& run : arm.runs) {
+    if (run.status != Status::complete || run.throughput.value.value_or(0) <= 0) continue;
+    all.push_back(*run.throughput);
+    sessions[session_of(run, environments)].push_back(*run.throughput);
+  }
+  if (all.empty()) return {};
+  for (const auto& [session, runs] : sessions) means.push_back(geometric_mean(runs));
+  return {geometric_mean(all), geometric_mean(means)};
+}
+
+// Earlier versions took the first of these means.
+void check_speedup(const Report& report, const Arm& arm, const Place& place) {
+  const auto reference = std::ranges::find(report.arms, arm.speedup->against, &Arm::name);
+  if (reference == report.arms.end()) return;
+  const std::vector<double> of_arm = means_of(arm, report.environments);
+  const std::vector<double> of_reference = means_of(*reference, report.environments);
+  if (of_arm.empty() || of_reference.empty()) return;
+  const auto ranks_of = [](const Arm& one) {
+    return static_cast<double>(one.runs.front().world_size);
+  };
+  const double said = arm.speedup->speedup;
+  double nearest = INFINITY;
+  for (size_t i = 0; i < of_arm.size(); ++i) {
+    const double found = ranks_of(*reference) * of_arm[i] / of_reference[i];
+    if (std::abs(found - said) < std::abs(nearest - said)) nearest = found;
+  }
+  require_near(place, "speedup", said, nearest, "by the runs of both arms it is");
+  require_near(place, "efficiency", arm.speedup->efficiency,
+               said / static_cast<double>(arm.speedup->ranks), "speedup / ranks is");
 }
 
 // Each of them is that of a job.
@@ -238,15 +382,22 @@ void require_consistent_runs(const Report& report) {
     const Place arm{&arms, {}, i}, runs{&arm, "runs", {}};
     const RunConfig& config = config_of(report, report.arms[i]);
     check_workloads(report.arms[i], arm);
+    if (report.arms[i].speedup) {
+      check_speedup(report, report.arms[i], Place{&arm, "speedup", {}});
+    }
     for (size_t j = 0; j < report.arms[i].runs.size(); ++j) {
       const Run& run = report.arms[i].runs[j];
       const Place place{&runs, {}, j}, ranks{&place, "ranks", {}};
       for (size_t k = 0; k < run.ranks.size(); ++k) {
         check_references(run.ranks[k], report.environments, Place{&ranks, {}, k});
       }
-      check_run(run, config, place);
+      check_run(run, config, follows_todays_rules(report), place);
       if (records_its_jobs(run, report.arms[i], report)) {
         check_jobs(run, report.arms[i], config, place);
+      }
+      if (!run.jobs.empty() && run.throughput && run.status == Status::complete) {
+        const auto& share = report.arms[i].share;
+        check_sum_of_jobs(run, share && share->mode == SharingMode::serial, place);
       }
     }
   }

@@ -3,12 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 
 #include "base/errors.h"
 #include "reports/json/json_writer.h"
 #include "reports/merge/merge.h"
-#include "tests/support/sample_report.h"
+#include "tests/support/made_up_runs.h"
 
 namespace nearmetal {
 namespace {
@@ -50,10 +51,17 @@ TEST(Consistency, FiguresFollowFromWhatTheyAreOf) {
       std::pair(time + "/jitter_seconds", Json(0.15)),
       std::pair(rank + "/plans_sha256", Json(std::string(64, 'a'))),
       std::pair(rank + "/monitoring/series/0/mean", Json(702)),
+      std::pair(rank + "/set_up/total_seconds", Json(2.8)),
+      std::pair(time + "/drift", Json(0.9)),
+      std::pair(run + "/profile/sum_seconds", Json(2e-3)),
+      std::pair(run + "/profile/share_of_roofline", Json(4.6e-4)),
       std::pair(std::string("/invocation/config_sha256"), Json(std::string(64, 'a')))};
   for (const auto& [place, value] : places) {
     EXPECT_NE(contradiction_with(place, value), "") << place;
   }
+  const std::string per_joule = rank + "/monitoring/images_per_joule";
+  EXPECT_EQ(contradiction_with(per_joule, 512 / 130.0), "");
+  EXPECT_NE(contradiction_with(per_joule, 2 * 512 / 130.0), "");
   EXPECT_THAT(contradiction_with(rank + "/environment", 9),
               HasSubstr("the report has 1 environment"));
   EXPECT_THAT(contradiction_with(rank + "/gpu", 3), HasSubstr("the report has 1 GPU"));
@@ -82,6 +90,66 @@ TEST(Consistency, RanksThatAreNotInStepHaveWindowsOfTheirOwn) {
   EXPECT_EQ(contradiction_of(to_json(report)), "");
   run.ranks[0].step_time.value->median_seconds = 0.3;
   EXPECT_NE(contradiction_of(to_json(report)), "") << "of the first rank it is known";
+}
+
+TEST(Consistency, SpeedupsFollowFromTheRunsOfBothArms) {
+  Report report = made_up_report({{"1x1x1", {1000, 1002}}, {"1x1x2", {1800, 1810}}});
+  for (Arm& arm : report.arms) {
+    for (auto& run : arm.runs) {
+      run.pipeline.reset();
+      run.world_size = arm.name == "1x1x1" ? 1 : 2;
+      run.ranks[0].step_time = Unknown{"not told"};
+      run.window = Unknown{"not told"};
+    }
+  }
+  const double ratio = std::sqrt(1800. * 1810) / std::sqrt(1000. * 1002);
+  ArmSpeedup& speedup = report.arms[1].speedup.emplace();
+  speedup = {.against = "1x1x1", .ranks = 2, .speedup = ratio, .efficiency = ratio / 2};
+  EXPECT_NO_THROW(require_consistent_runs(report));
+  const auto refused = [&](const char* place) {
+    EXPECT_THAT([&] { require_consistent_runs(report); },
+                testing::ThrowsMessage<InvalidReport>(HasSubstr(place)));
+  };
+  speedup.efficiency *= 1.01;
+  refused("/arms/1/speedup/efficiency is");
+  speedup.speedup *= 2;
+  refused("/arms/1/speedup/speedup is 3.60");
+  // Of two sessions the mean is that of their means, and earlier that of all runs.
+  report.arms[1].runs.push_back(report.arms[1].runs[0]);
+  report.arms[1].runs[2].started_at = "2026-02-01T00:00:00Z";
+  for (const double of_arm :
+       {std::sqrt(std::sqrt(1800. * 1810) * 1800), std::cbrt(1800. * 1810 * 1800)}) {
+    speedup.speedup = of_arm / std::sqrt(1000. * 1002);
+    speedup.efficiency = speedup.speedup / 2;
+    EXPECT_NO_THROW(require_consistent_runs(report));
+  }
+}
+
+TEST(Consistency, RatesOfLinksFollowFromBytesAndSeconds) {
+  Report report = sample_report();
+  nearmetal::Run& run = report.arms[0].runs[0];
+  run.pipeline.reset();
+  run.world_size = 4;
+  run.ranks.assign(4, run.ranks[0]);
+  run.window.value->samples *= 4;
+  set_throughput(throughput_of(*run.window), run);
+  Communication& communication = run.communication.emplace();
+  communication.buckets = {{1000, 1e-6, 1.5e9, {}}, {4000, 2e-6, 3e9, {}}};
+  communication.bytes_per_step = 5000;
+  communication.buckets_seconds = 3e-6;
+  communication.best_bus_bandwidth_bytes_per_second = 3e9;
+  communication.least_seconds_per_step = 1.5 * 5000 / 3e9;
+  EXPECT_EQ(contradiction_of(to_json(report)), "");
+  const std::string place = "/arms/0/runs/0/communication/";
+  for (const auto& [key, value] :
+       {std::pair("buckets/1/bus_bandwidth_bytes_per_second", Json(6e9)),
+        std::pair("bytes_per_step", Json(10000)), std::pair("buckets_seconds", Json(6e-6)),
+        std::pair("best_bus_bandwidth_bytes_per_second", Json(6e9)),
+        std::pair("least_seconds_per_step", Json(5e-6))}) {
+    Json document = Json::parse(to_json(report));
+    document[Json::json_pointer(place + key)] = value;
+    EXPECT_THAT(contradiction_of(document.dump()), HasSubstr(place + key));
+  }
 }
 
 // A job of two ranks of one step each 0.1 s, whose window begins so long after that of the first.
@@ -116,6 +184,13 @@ TEST(Consistency, JobsAtOnceCountTheSamplesOfAReplicaOnce) {
                 testing::ThrowsMessage<InvalidReport>(HasSubstr("/jobs/1/")));
     nearmetal::Run& told = report.arms[0].runs[0];
     told.jobs[0].first_step.reset();
+    EXPECT_THAT([&] { require_consistent_runs(report); },
+                testing::ThrowsMessage<InvalidReport>(HasSubstr("/jain_fairness")));
+    told.jain_fairness.reset();
+    EXPECT_THAT([&] { require_consistent_runs(report); },
+                testing::ThrowsMessage<InvalidReport>(HasSubstr("its jobs add up to")));
+    told.jobs[0].throughput = 0.25 * told.jobs[1].throughput;
+    told.jobs[1].throughput *= 0.75;
     EXPECT_NO_THROW(require_consistent_runs(report)) << "where its windows are is not told";
     told.jobs[0].first_step = 0;
     told.jobs[0].ranks = std::numeric_limits<int64_t>::max();

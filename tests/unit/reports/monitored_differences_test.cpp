@@ -58,6 +58,10 @@ TEST(MonitoredDifferences, AreCausesWhereTheySlowTheSlowerSide) {
   const auto warm = differences(runs_with("temperature_celsius", {27, 28}, Device::cuda),
                                 runs_with("temperature_celsius", {64, 64}, Device::cuda));
   EXPECT_THAT(warm.causes, IsEmpty());
+  EXPECT_THAT(differences(runs_with("memory_clock_hertz", {2.6e9}, Device::cuda),
+                          runs_with("memory_clock_hertz", {1.6e9}, Device::cuda))
+                  .causes,
+              testing::SizeIs(1));
   EXPECT_THAT(warm.others, ElementsAre("temperature 64.0 degrees instead of 27.5 degrees"));
 }
 
