@@ -82,7 +82,7 @@ void print_step_time(const Lines& lines, const StepTime& time, int64_t steps) {
   const Maybe<double>& error = time.relative_standard_error;
   lines.line("spread", !error ? "unknown: " + error.reason
                               : "standard error of the mean " + percent(*error, 2) + " (" +
-                                    counted(steps, "step") + ", worth " +
+                                    counted(steps, "step") + ", worth at most " +
                                     significant(*time.effective_steps, 3) + " independent ones)");
 }
 

@@ -23,7 +23,7 @@ struct TrainerOptions {
   int64_t minimum_steps = 3;
   int64_t maximum_steps = 30;
   double maximum_seconds = 30;
-  double limit = 0.03;
+  double limit = 0.015;                   // below the margin of 2 % by which runs are judged
   std::optional<int64_t> window_steps{};  // else as many as fill the duration
   double window_seconds = 20;
 };

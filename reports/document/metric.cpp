@@ -8,7 +8,6 @@
 
 #include "base/text.h"
 #include "reports/document/settings.h"
-#include "reports/statistics/statistics.h"
 
 namespace nearmetal {
 namespace {
@@ -168,10 +167,6 @@ void drop_what_is_of_the_first(Run& run) {
   run.kernel_choices.clear();
 }
 
-Maybe<double> known_or(const std::optional<double>& value, const char* reason) {
-  return value ? Maybe<double>(*value) : Unknown{reason};
-}
-
 // Whether they ask for the same work, whatever its length and means: what both do adds.
 bool same_work(const RunConfig& a, const RunConfig& b) {
   bool same = true;
@@ -274,26 +269,6 @@ std::span<const double> window_steps(const Run& run, size_t rank) {
   if (!first || !count || *first >= std::ssize(all)) return {};
   const auto begin = static_cast<size_t>(*first);
   return std::span(all).subspan(begin, std::min(static_cast<size_t>(*count), all.size() - begin));
-}
-
-StepTime step_time_of(std::span<const double> seconds) {
-  StepTime time;
-  time.median_seconds = median(seconds);
-  time.p95_seconds = quantile(seconds, 0.95);
-  time.p99_seconds = quantile(seconds, 0.99);
-  time.jitter_seconds = robust_deviation(seconds);
-  time.drift = known_or(relative_drift(seconds), "fewer than 2 steps");
-  time.autocorrelation =
-      known_or(lag1_autocorrelation(seconds), "fewer than 3 steps, or all equal");
-  const auto squared_error = variance_of_mean(seconds);
-  const bool equal = seconds.size() > 1 && std::ranges::min(seconds) == std::ranges::max(seconds);
-  time.relative_standard_error = time.effective_steps =
-      Unknown{equal ? "all steps are equal" : "fewer than 10 independent steps: take more"};
-  if (squared_error) {
-    time.relative_standard_error = std::sqrt(*squared_error) / mean(seconds);
-    time.effective_steps = variance(seconds) / *squared_error;
-  }
-  return time;
 }
 
 void set_throughput(const Maybe<double>& throughput, Run& run) {

@@ -52,9 +52,6 @@ Maybe<double> run_seconds(const Run& run);
 /// of several jobs has a window of its own, which old reports do not show.
 std::span<const double> window_steps(const Run& run, size_t rank);
 
-/// Of the steps of a window.
-StepTime step_time_of(std::span<const double> seconds);
-
 /// Sets the throughput in samples per second, and from it, run.flops_per_sample and
 /// run.peak_flops_per_second the flop rate and the share of the peak. All three become unknown with
 /// the reason of the throughput; the share alone with that of the peak.

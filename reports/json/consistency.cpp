@@ -18,6 +18,10 @@ namespace {
 
 using json::Place;
 
+Maybe<double> known_or(const std::optional<double>& value, const char* reason) {
+  return value ? Maybe<double>(*value) : Unknown{reason};
+}
+
 // Figures that were written with four digits differ by less.
 constexpr double may_differ_by = 1e-3;
 
@@ -364,6 +368,26 @@ void check_sources(const Report& report) {
 }
 
 }  // namespace
+
+StepTime step_time_of(std::span<const double> seconds) {
+  StepTime time;
+  time.median_seconds = median(seconds);
+  time.p95_seconds = quantile(seconds, 0.95);
+  time.p99_seconds = quantile(seconds, 0.99);
+  time.jitter_seconds = robust_deviation(seconds);
+  time.drift = known_or(relative_drift(seconds), "fewer than 2 steps");
+  time.autocorrelation =
+      known_or(lag1_autocorrelation(seconds), "fewer than 3 steps, or all equal");
+  const auto squared_error = variance_of_mean(seconds);
+  const bool equal = seconds.size() > 1 && std::ranges::min(seconds) == std::ranges::max(seconds);
+  time.relative_standard_error = time.effective_steps =
+      Unknown{equal ? "all steps are equal" : "fewer than 10 independent steps: take more"};
+  if (squared_error) {
+    time.relative_standard_error = std::sqrt(*squared_error) / mean(seconds);
+    time.effective_steps = variance(seconds) / *squared_error;
+  }
+  return time;
+}
 
 void require_consistent(const Report& report,
                         const std::function<bool(const std::string& name)>& has_setting) {

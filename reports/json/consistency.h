@@ -2,11 +2,15 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 
 #include "reports/document/types.h"
 
 namespace nearmetal {
+
+/// The summary of the step times of a window.
+StepTime step_time_of(std::span<const double> seconds);
 
 /// Figures that follow from others: throughput from samples and seconds of the window, these and
 /// the summaries of step times from the step times, speedups from the runs of both arms, sums from

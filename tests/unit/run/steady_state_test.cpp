@@ -4,9 +4,13 @@
 #include <vector>
 
 #include "bench/run/trainer.h"
+#include "reports/statistics/inference.h"
 
 namespace nearmetal {
 namespace {
+
+// A drift as large as the margin would pass for a difference.
+static_assert(TrainerOptions{}.limit < DecisionRule{}.margin);
 
 using Seconds = std::vector<double>;
 
