@@ -20,6 +20,7 @@
 #include "reports/formats/charts/charts.h"
 #include "reports/formats/page.h"
 #include "reports/formats/report_text.h"
+#include "reports/formats/run_history.h"
 
 namespace nearmetal {
 namespace {
@@ -61,6 +62,7 @@ Examples:
   nearmetal report run*.json > runs.md                       the same in Markdown
   nearmetal report run*.json --format csv --output runs.csv  a line for each run and metric
   nearmetal report run*.json --format html --output runs.html
+  nearmetal report baselines/main                            how it went on, session by session
   nearmetal report metal=a.json vm=b.json c.json             two machines side by side
   nearmetal report run*.json --format github >> "$GITHUB_STEP_SUMMARY"
   nearmetal report run*.json --format go > runs.txt          for benchstat
@@ -68,6 +70,7 @@ Examples:
 
 A file may hold several reports, one after another or within a log.
 A comparison as HTML: nearmetal compare ... --html FILE.
+otava: a line for each session, for the CSV importer of Apache Otava (time_column: time).
 github-action-benchmark: for its tool customBiggerIsBetter. google-benchmark: for its compare.py.)";
 
 struct ReportFormat {
@@ -97,6 +100,7 @@ constexpr ReportFormat report_formats[] = {
      false, true},
     {"github", without_charts<print_github_summary>},
     {"csv", without_charts<print_csv>},
+    {"otava", without_charts<print_otava_csv>, false, false, true},
     {"junit", without_charts<print_junit>, false, false, true},
     {"prometheus", without_charts<print_prometheus>, true},
     {"tf_cnn_benchmarks", without_charts<print_tf_cnn_benchmarks>, false, true, true},

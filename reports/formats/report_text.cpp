@@ -13,8 +13,10 @@
 #include "reports/compare/work_text.h"
 #include "reports/document/warning_text.h"
 #include "reports/formats/charts/charts.h"
+#include "reports/formats/charts/run_order.h"
 #include "reports/formats/headline.h"
 #include "reports/formats/nic_text.h"
+#include "reports/formats/run_history.h"
 #include "reports/formats/run_tables.h"
 #include "reports/sharing/arm_figures.h"
 #include "reports/sharing/fraction_tables.h"
@@ -323,6 +325,13 @@ Page page_of(const RunSet& set) {
   if (shows_speedup(set)) page.tables.push_back(scaling_of_arms(set));
   page.tables.push_back(
       {.title = "All figures", .table = report_table(set), .titled = false, .folded = true});
+  if (TextTable sessions = session_table(set); !sessions.rows.empty()) {
+    page.tables.push_back({.title = "Sessions in their order", .table = std::move(sessions)});
+  }
+  if (TextTable runs = run_order_table(set); !runs.rows.empty()) {
+    page.tables.push_back(
+        {.title = "Runs in their order", .table = std::move(runs), .folded = true});
+  }
   for (TitledTable& table : nic_tables(set.environments)) {
     table.folded = true;
     page.tables.push_back(std::move(table));

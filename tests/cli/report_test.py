@@ -152,7 +152,7 @@ class Report(cli.CliTest):
         self.assertEqual(process.returncode, 0, process.err)
         folder = pathlib.Path(self.path("plots"))
         names = sorted(path.stem for path in folder.glob("*.gp"))
-        self.assertEqual(names, ["distribution", "efficiency", "profile", "speedup", "steps",
+        self.assertEqual(names, ["distribution", "efficiency", "profile", "runs", "speedup", "steps",
                                  "throughput"])
         with open(folder / "speedup.csv", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
@@ -176,6 +176,10 @@ class Report(cli.CliTest):
         for form, process in forms.items():
             self.assertEqual(process.returncode, 0, form + process.err)
         self.assert_go(forms["go"].out)
+        lines = list(csv.reader(io.StringIO(self.call("report", sweep, "--format", "otava").out)))
+        self.assertEqual(lines[0], ["time", "commit", "1x1x1", "1x1x2", "1x1x4"])
+        self.assertEqual(len(lines), 2, "one session")
+        self.assertGreater(float(lines[1][4]), 0)
         self.assert_prometheus(forms["prometheus"].out)
         google = json.loads(forms["google-benchmark"].out)["benchmarks"]
         self.assertEqual(len(google), 12)

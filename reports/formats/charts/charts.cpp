@@ -8,6 +8,7 @@
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/grid_curves.h"
 #include "reports/document/metric.h"
+#include "reports/formats/charts/run_order.h"
 #include "reports/formats/charts/scaling_charts.h"
 #include "reports/formats/charts/step_charts.h"
 #include "reports/sharing/arm_figures.h"
@@ -342,8 +343,8 @@ std::vector<Chart> charts_of_unlike_jobs(const std::vector<FractionPoint>& point
 }
 
 void add_charts_of_runs(std::vector<Chart>& charts, const ShownArms& shown) {
-  for (const auto chart : {throughput_chart, speedup_chart, efficiency_chart, step_strip_chart,
-                           step_distribution_chart, profile_chart}) {
+  for (const auto chart : {throughput_chart, run_order_chart, speedup_chart, efficiency_chart,
+                           step_strip_chart, step_distribution_chart, profile_chart}) {
     charts.push_back(chart(shown));
   }
   Chart of_stages = pipeline_chart(shown);

@@ -11,8 +11,6 @@
 namespace nearmetal {
 namespace {
 
-constexpr size_t most_arms = 8;
-
 // The complete run of an arm with the median throughput that `has` what a chart needs; null where
 // none has.
 const Run* typical_run(const RunArm& arm, bool (*has)(const Run& run)) {
