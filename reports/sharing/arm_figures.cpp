@@ -39,25 +39,6 @@ Maybe<double> memory_bytes(const Rank& rank) {
   return monitored(rank, "memory_used_bytes", &MonitoredSeries::maximum);
 }
 
-// Mean over the runs of what their jobs show.
-Maybe<double> of_jobs(const RunArm& arm,
-                      const std::function<Maybe<double>(const Run& run)>& value_of) {
-  std::vector<double> values;
-  for (const SetRun* run : timed_runs(arm)) {
-    if (run->run.jobs.empty()) return Unknown{"one job"};
-    Maybe<double> value = value_of(run->run);
-    if (!value) return value;
-    values.push_back(*value);
-  }
-  return mean(values);
-}
-
-Interval slowest_and_fastest(const Run& run) {
-  const auto [slowest, fastest] =
-      std::ranges::minmax_element(run.jobs, {}, &ConcurrentJob::throughput);
-  return {slowest->throughput, fastest->throughput};
-}
-
 // The GPUs as far as the report shows: MIG devices of one GPU have its address on the PCI bus.
 size_t gpus_of(const RunSet& set, const Run& run) {
   std::set<std::pair<std::string, std::string>> gpus;
@@ -131,32 +112,6 @@ Maybe<double> worst_p99_seconds(const RunArm& arm) {
   return worst_of_ranks(arm, [](const Rank& rank) -> Maybe<double> {
     if (!rank.step_time) return Unknown{rank.step_time.reason};
     return rank.step_time->p99_seconds;
-  });
-}
-
-Maybe<double> fairness_of(const RunArm& arm) {
-  return of_jobs(arm, [](const Run& run) {
-    return run.jain_fairness ? Maybe<double>(*run.jain_fairness)
-                             : Unknown{"the report does not say"};
-  });
-}
-
-Maybe<Interval> job_speeds_of(const RunArm& arm) {
-  std::vector<double> slowest, fastest;
-  for (const SetRun* run : timed_runs(arm)) {
-    if (run->run.jobs.empty()) return Unknown{"one job"};
-    if (!run->run.throughput) return Unknown{run->run.throughput.reason};
-    const auto [worst, best] = slowest_and_fastest(run->run);
-    slowest.push_back(worst);
-    fastest.push_back(best);
-  }
-  return Interval{geometric_mean(slowest), geometric_mean(fastest)};
-}
-
-Maybe<double> worst_of_best(const RunArm& arm) {
-  return of_jobs(arm, [](const Run& run) {
-    const auto [slowest, fastest] = slowest_and_fastest(run);
-    return slowest / fastest;
   });
 }
 

@@ -19,15 +19,6 @@ std::vector<const SetRun*> timed_runs(const RunArm& arm);
 /// The 99th percentile of step times of the worst rank.
 Maybe<double> worst_p99_seconds(const RunArm& arm);
 
-/// Fairness of the jobs' speeds, by Jain: 1 is even.
-Maybe<double> fairness_of(const RunArm& arm);
-
-/// Samples/s of the slowest job and of the fastest; geometric means over the runs.
-Maybe<Interval> job_speeds_of(const RunArm& arm);
-
-/// Slowest job / fastest.
-Maybe<double> worst_of_best(const RunArm& arm);
-
 /// Used of the GPU, at most, or of the fullest of several; of MIG devices and vGPUs the sum.
 Maybe<double> memory_of(const RunArm& arm);
 

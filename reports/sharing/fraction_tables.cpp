@@ -120,7 +120,7 @@ TextTable cost_table(const std::vector<FractionPoint>& points, const UnitWords& 
                               {"a job has"}}};
   for (const FractionPoint& point : points) {
     table.rows.push_back({point.arm, cell(point.job_speeds), cell(point.worst_of_best),
-                          significant_or_dash(point.fairness), cell(point.p99_inflation),
+                          cell(point.fairness), cell(point.p99_inflation),
                           cell(point.memory_bytes, 1e-9), cell(point.power_watts),
                           cell(point.samples_per_joule), point.given});
   }

@@ -164,14 +164,64 @@ class References {
   std::vector<const RunArm*> arms_;
 };
 
-// The normalised progress of an arm's jobs: the speed of each over its speed alone, which adds
-// where their work does not.
-struct JobProgress {
+struct JobSpeeds {
   std::vector<std::vector<double>> of_runs;  // by run and job
   std::vector<std::string> sessions;         // by run
-  std::vector<const RunArm*> alone;          // by job
-  double part = 1;                           // of the time that each job has: in turn 1 / jobs
 };
+
+// The normalised progress of an arm's jobs: the speed of each over its speed alone, which adds
+// where their work does not.
+struct JobProgress : JobSpeeds {
+  std::vector<const RunArm*> alone;  // by job
+  double part = 1;                   // of the time that each job has: in turn 1 / jobs
+};
+
+Maybe<JobSpeeds> job_speeds(const RunArm& arm) {
+  JobSpeeds speeds;
+  for (const SetRun* run : timed_runs(arm)) {
+    if (run->run.jobs.empty()) return Unknown{"one job"};
+    if (!run->run.throughput) return Unknown{run->run.throughput.reason};
+    speeds.of_runs.push_back(speeds_of_jobs(run->run));
+    speeds.sessions.push_back(run->session);
+  }
+  return speeds;
+}
+
+// Of each job, over the runs, so that what differs from run to run favours none.
+std::vector<double> means_of_jobs(const JobSpeeds& speeds) {
+  std::vector<double> means;
+  for (size_t job = 0; job < speeds.of_runs.front().size(); ++job) {
+    std::vector<double> of_job;
+    for (const std::vector<double>& run : speeds.of_runs) of_job.push_back(run.at(job));
+    means.push_back(geometric_mean(of_job));
+  }
+  return means;
+}
+
+// The mean of a figure that each run has.
+template <class OfRun>
+Estimate mean_over_runs(const JobSpeeds& speeds, const OfRun& of_run) {
+  SessionTerm term;
+  for (size_t i = 0; i < speeds.of_runs.size(); ++i) {
+    term.runs[speeds.sessions[i]].push_back(std::log(of_run(speeds.of_runs[i])));
+  }
+  return estimate_around(mean_of(term.runs), {&term, 1});
+}
+
+Estimate worst_of_best(const JobSpeeds& speeds) {
+  const std::vector<double> means = means_of_jobs(speeds);
+  const auto [worst, best] = std::ranges::minmax_element(means);
+  const size_t slowest = worst - means.begin(), fastest = best - means.begin();
+  return mean_over_runs(
+      speeds, [=](const std::vector<double>& run) { return run[slowest] / run[fastest]; });
+}
+
+void add_fairness(const Maybe<JobSpeeds>& speeds, FractionPoint& point) {
+  point.fairness = point.worst_of_best = Unknown{speeds.reason};
+  if (!speeds) return;
+  point.fairness = mean_over_runs(*speeds, jain_fairness);
+  point.worst_of_best = worst_of_best(*speeds);
+}
 
 std::vector<double> sums(const JobProgress& progress) {
   std::vector<double> of_runs;
@@ -213,7 +263,8 @@ Estimate speed_ratio(const RunArm& arm, const RunArm& base) {
 Maybe<JobProgress> progress_of(const RunArm& arm, const std::vector<const RunArm*>& alone) {
   if (std::ranges::find(alone, nullptr) != alone.end()) return Unknown{"no such job ran alone"};
   if (std::ranges::find(alone, &arm) != alone.end()) return Unknown{"it is the reference"};
-  JobProgress progress{.of_runs = {}, .sessions = {}, .alone = alone};
+  JobProgress progress;
+  progress.alone = alone;
   if (arm.share->mode == SharingMode::serial)
     progress.part = 1.0 / static_cast<double>(alone.size());
   for (const SetRun* run : timed_runs(arm)) {
@@ -248,13 +299,6 @@ Estimate ratio_of(const JobProgress& progress, const JobProgress& base) {
     terms.push_back({weight, throughput_sessions(*alone)});
   }
   return estimate_around(value, terms);
-}
-
-// Mean over the runs of a function of their jobs' progress.
-double mean_of_runs(const JobProgress& progress, double (*of_jobs)(std::span<const double> jobs)) {
-  std::vector<double> of_runs;
-  for (const std::vector<double>& jobs : progress.of_runs) of_runs.push_back(of_jobs(jobs));
-  return mean(of_runs);
 }
 
 // How many times as long jobs take as those of `alone`, one arm for each job.
@@ -365,13 +409,8 @@ void compare(const References& references, const RunArm& arm,
   const Maybe<JobProgress> progress = progress_in(references, arm);
   point.weighted_speedup = Unknown{progress.reason};
   if (progress) point.weighted_speedup = weighted_speedup(*progress);
-  if (unlike.empty()) return;
-  point.fairness = point.worst_of_best = Unknown{progress.reason};  // rates do not compare
-  if (!progress) return;
-  point.fairness = mean_of_runs(*progress, jain_fairness);
-  point.worst_of_best = mean_of_runs(*progress, [](std::span<const double> jobs) {
-    return std::ranges::min(jobs) / std::ranges::max(jobs);
-  });
+  if (unlike.empty()) return;  // whose rates do not compare
+  add_fairness(progress ? Maybe<JobSpeeds>(*progress) : Unknown{progress.reason}, point);
 }
 
 FractionPoint point_of(const RunSet& set, const References& references, const RunArm& arm) {
@@ -380,11 +419,15 @@ FractionPoint point_of(const RunSet& set, const References& references, const Ru
   point.mode = arm.share->mode;
   point.jobs = arm.share->jobs;
   point.runs = std::ssize(timed_runs(arm));
-  point.fairness = fairness_of(arm);
-  point.worst_of_best = worst_of_best(arm);
+  const Maybe<JobSpeeds> speeds = job_speeds(arm);
+  add_fairness(speeds, point);
   point.memory_bytes = memory_of(arm);
   point.power_watts = power_of(set, arm);
-  point.job_speeds = job_speeds_of(arm);
+  point.job_speeds = Unknown{speeds.reason};
+  if (speeds) {
+    const auto [slowest, fastest] = std::ranges::minmax(means_of_jobs(*speeds));
+    point.job_speeds = Interval{slowest, fastest};
+  }
   point.given = share_limits_text(set, *arm.share, timed_runs(arm).front()->run);
   const std::vector<const RunArm*> unlike = references.unlike_jobs_of(arm);
   const std::vector<const RunArm*> alone = references.alone(arm);

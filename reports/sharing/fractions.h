@@ -41,10 +41,10 @@ struct FractionPoint {
   Maybe<Estimate> interference{};
   Maybe<double> p99_inflation{};  // of step times: p99 of the worst job / that of one alone
   // By the jobs' speeds, for unlike jobs by their progress:
-  Maybe<double> fairness{};       // by Jain: 1 is even
-  Maybe<double> worst_of_best{};  // slowest job / fastest
-  Maybe<double> memory_bytes{};   // used of the GPU, at most
-  Maybe<double> power_watts{};    // of the GPU
+  Maybe<Estimate> fairness{};       // by Jain: 1 is even
+  Maybe<Estimate> worst_of_best{};  // slowest job / fastest, by their means over the runs
+  Maybe<double> memory_bytes{};     // used of the GPU, at most
+  Maybe<double> power_watts{};      // of the GPU
   Maybe<double> samples_per_joule{};
   Maybe<Interval> job_speeds{};  // of the slowest job and of the fastest
   std::string given;             // what a job has of its GPU, in words

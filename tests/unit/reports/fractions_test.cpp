@@ -57,9 +57,8 @@ TEST(Fractions, OneRunHasNoIntervalAndFailedRunsDoNotCount) {
   EXPECT_EQ(mps.runs, 1);
   EXPECT_DOUBLE_EQ(mps.throughput->value, 1100);
   EXPECT_FALSE(mps.of_serial->interval);
-  EXPECT_DOUBLE_EQ(*mps.fairness, 1);
-  report.arms[3].runs[0].jain_fairness.reset();
-  EXPECT_FALSE(points_of(report)[3].fairness) << "of a report that does not say";
+  EXPECT_NEAR(mps.fairness->value, 1, 1e-12);
+  EXPECT_FALSE(mps.fairness->interval);
   std::swap(report.arms[3].runs[0], report.arms[3].runs[1]);
   report.arms[3].runs[0].jobs.clear();
   EXPECT_TRUE(points_of(report)[3].slowdown) << "the first launch failed";
@@ -187,8 +186,23 @@ TEST(Fractions, EachOfUnequalSharesIsComparedWithAJobAloneOnIt) {
   EXPECT_LT(found->interval->lower, found->value);
   report.arms[3].runs[0].jobs[0].throughput *= 2;
   report.arms[3].runs[1].jobs[0].throughput *= 2;
-  EXPECT_DOUBLE_EQ(*points_of(report)[3].worst_of_best, 0.5);
+  EXPECT_NEAR(points_of(report)[3].worst_of_best->value, 0.5, 1e-12);
   EXPECT_DOUBLE_EQ(points_of(report)[3].job_speeds->upper, 2 * of_job);
+}
+
+// The extremes of each run would be 0.98 of one another, whichever job is the slower.
+TEST(Fractions, TheWorstJobIsTheOneThatIsSlowerOverTheRuns) {
+  Report report = four_jobs();
+  report.arms[3].runs[0].jobs[0].throughput *= 0.98;
+  report.arms[3].runs[1].jobs[1].throughput *= 0.98;
+  const FractionPoint equal = points_of(report)[3];
+  EXPECT_NEAR(equal.worst_of_best->value, std::sqrt(0.98), 1e-12);
+  EXPECT_NEAR(equal.job_speeds->lower / equal.job_speeds->upper, std::sqrt(0.98), 1e-12);
+  report.arms[3].runs[1].jobs[0].throughput *= 0.97;
+  const FractionPoint one = points_of(report)[3];
+  EXPECT_NEAR(one.worst_of_best->value, std::sqrt(0.98 * 0.97), 1e-9);
+  ASSERT_TRUE(one.worst_of_best->interval && one.fairness->interval);
+  EXPECT_LT(one.worst_of_best->interval->lower, 0.95);
 }
 
 TEST(Fractions, AnArmWithNeighboursIsComparedWithUndisturbedArms) {

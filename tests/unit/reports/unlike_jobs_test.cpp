@@ -115,8 +115,8 @@ TEST(UnlikeJobs, AreComparedWithThemselvesAlone) {
   EXPECT_DOUBLE_EQ(*slices.unlike_jobs[1].alone, forward_alone);
   EXPECT_DOUBLE_EQ(slices.unlike_jobs[0].of_alone->value, root(600, 606) / training_alone);
   const double progress[] = {600 / training_alone, 4000 / forward_alone};
-  EXPECT_NEAR(*slices.worst_of_best, progress[1] / progress[0], 1e-9);
-  EXPECT_NEAR(*slices.fairness,
+  EXPECT_NEAR(slices.worst_of_best->value, progress[1] / progress[0], 1e-9);
+  EXPECT_NEAR(slices.fairness->value,
               std::pow(progress[0] + progress[1], 2) /
                   (2 * (progress[0] * progress[0] + progress[1] * progress[1])),
               1e-9);
