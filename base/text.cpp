@@ -73,6 +73,8 @@ std::string significant_or_dash(const Maybe<double>& value, double scale, int di
 }
 
 std::string fixed(double value, int decimals) {
+  constexpr double longest = 1e15;  // whose digits a double has
+  if (std::abs(value) >= longest) return formatted(value, 3, std::ios_base::scientific);
   return formatted(value, decimals, std::ios_base::fixed);
 }
 

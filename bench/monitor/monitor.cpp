@@ -49,7 +49,19 @@ std::vector<double> compacted(const std::vector<double>& values, size_t group) {
   return result;
 }
 
+// What each row stands for: the time since the one before, as rates count from there.
+std::vector<double> durations_of(const MonitorTable& table) {
+  std::vector<double> durations(table.seconds.size(), 1);
+  for (size_t i = 1; i < durations.size(); ++i) {
+    durations[i] = table.seconds[i] - table.seconds[i - 1];
+  }
+  if (durations.size() > 1) durations[0] = durations[1];
+  return durations;
+}
+
 void add_series(const MonitorTable& table, size_t group, Monitoring& result) {
+  const std::vector<double> durations = durations_of(table);
+  const double whole = std::accumulate(durations.begin(), durations.end(), 0.0);
   for (size_t column = 0; column < table.names.size(); ++column) {
     const std::vector<double> values = column_of(table, column);
     const std::string& name = table.names[column];
@@ -58,7 +70,11 @@ void add_series(const MonitorTable& table, size_t group, Monitoring& result) {
       continue;
     }
     const auto [low, high] = std::ranges::minmax_element(values);
-    result.series.push_back({name, *low, mean(values), *high, compacted(values, group)});
+    double above = 0;  // the first value, so that what does not change stays exact
+    for (size_t row = 0; row < values.size(); ++row) {
+      above += durations[row] / whole * (values[row] - values.front());
+    }
+    result.series.push_back({name, *low, values.front() + above, *high, compacted(values, group)});
   }
 }
 
@@ -276,12 +292,14 @@ std::optional<Monitoring> Monitor::stop(const Maybe<double>& samples) {
 void halve(MonitorTable& table) {
   const size_t width = table.names.size();
   const size_t rows = table.seconds.size() / 2;
+  const std::vector<double> durations = durations_of(table);
   for (size_t i = 0; i < rows; ++i) {
-    table.seconds[i] = table.seconds[2 * i];
+    const double share = durations[2 * i + 1] / (durations[2 * i] + durations[2 * i + 1]);
+    table.seconds[i] = table.seconds[2 * i + 1];
     table.throttle_bits[i] = table.throttle_bits[2 * i];
     const double* first = &table.values[2 * i * width];
     for (size_t column = 0; column < width; ++column) {
-      table.values[i * width + column] = std::midpoint(first[column], first[column + width]);
+      table.values[i * width + column] = std::lerp(first[column], first[column + width], share);
     }
   }
   table.seconds.resize(rows);

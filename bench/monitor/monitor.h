@@ -42,7 +42,7 @@ struct MonitorTable {
   std::vector<RdmaTraffic> rdma_traffic;
 };
 
-/// Half as many rows: the means of two neighbours, and of what throttled them the first. Rows to
+/// Half as many rows: the means of two neighbours over their time, and of what throttled them the first. Rows to
 /// come are twice as far apart, so that all of a run weighs alike.
 void halve(MonitorTable& table);
 

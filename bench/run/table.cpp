@@ -78,7 +78,8 @@ void print_step_time(const Lines& lines, const StepTime& time, int64_t steps) {
   };
   add_quantile("p95_step_seconds", time.p95_seconds, " p95, ");
   add_quantile("p99_step_seconds", time.p99_seconds, " p99, ");
-  lines.line("step time", text + "jitter " + time_text(time.jitter_seconds));
+  lines.line("step time",
+             text + (steps < 2 ? "of one step" : "jitter " + time_text(time.jitter_seconds)));
   const Maybe<double>& error = time.relative_standard_error;
   lines.line("spread", !error ? "unknown: " + error.reason
                               : "standard error of the mean " + percent(*error, 2) + " (" +

@@ -277,7 +277,7 @@ Sessions throughput_sessions(const RunArm& arm) {
   return sessions;
 }
 
-Estimate estimate_around(double value, std::span<const SessionTerm> terms) {
+Estimate estimate_around(double value, std::span<const SessionTerm> terms, double confidence) {
   const bool several =
       std::ranges::any_of(terms, [](const SessionTerm& term) { return term.runs.size() > 1; });
   std::optional<LogEstimate> estimate;
@@ -294,7 +294,7 @@ Estimate estimate_around(double value, std::span<const SessionTerm> terms) {
     estimate = combined(parts);
   }
   estimate->value = std::log(value);
-  return {value, interval(*estimate, side_confidence)};
+  return {value, interval(*estimate, confidence)};
 }
 
 double mean_of(const Sessions& sessions) { return std::exp(mean(session_means(sessions))); }

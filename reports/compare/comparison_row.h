@@ -27,7 +27,8 @@ double mean_of(const Sessions& sessions);
 
 /// A value whose logarithm moves with those of these means, each by its weight. Its interval is
 /// unknown where one of them has too few runs or sessions for an error.
-Estimate estimate_around(double value, std::span<const SessionTerm> terms);
+Estimate estimate_around(double value, std::span<const SessionTerm> terms,
+                         double confidence = side_confidence);
 
 /// "1413 [1406, 1420]", the mean alone where there is no interval, or "-".
 std::string mean_text(const SideSummary& side, const Metric& metric);

@@ -211,6 +211,7 @@ void add_short_runs(ComparisonRow& row, const SideSummary& side) {
 }
 
 void add_rank_test_note(ComparisonRow& row) {
+  if (!row.rank_test_p) return;
   const bool pairs = row.method == Method::paired;
   const int64_t fewest = pairs ? fewest_pairs_for_rank_test : fewest_for_rank_test;
   if (std::min(row.base_side.runs, row.new_side.runs) >= fewest) return;

@@ -19,16 +19,16 @@ struct MeasuredArm {
   const RunArm* arm = nullptr;
   Kind kind = Kind::measured;
   int64_t ranks = 1;
-  int64_t batch = 0;             // of each rank, all micro-batches
+  double batch = 0;              // of each rank, all micro-batches; of stages a part
   std::string weak_context{};    // what must agree but for the layout
   std::string strong_context{};  // the same, with the batch of all ranks
   Sessions runs;                 // throughput of the complete ones
 };
 
-std::string strong_context(std::vector<KeyField> key, int64_t global_batch) {
+std::string strong_context(std::vector<KeyField> key, double global_batch) {
   std::erase_if(key, [](const KeyField& field) { return follows_batch(field.name); });
   for (KeyField& field : key) {
-    if (field.name == "batch") field.value = std::to_string(global_batch);
+    if (field.name == "batch") field.value = shortest(global_batch, 10);
   }
   return context_sha256(key);
 }
@@ -49,24 +49,28 @@ MeasuredArm measured(const RunArm& arm) {
   if (first == arm.runs.end()) return result;
   result.kind = first->kind;
   result.ranks = first->run.world_size;
-  result.batch = number_in(*first, "batch", 0) * number_in(*first, "accumulate", 1) *
-                 number_in(*first, "micro_batches", 1) / number_in(*first, "pipeline", 1);
+  result.batch =
+      static_cast<double>(number_in(*first, "batch", 0) * number_in(*first, "accumulate", 1) *
+                          number_in(*first, "micro_batches", 1)) /
+      static_cast<double>(number_in(*first, "pipeline", 1));
   const std::string alike = arm.group + '\0' + combination_text(arm) + '\0';
   result.weak_context = alike + context_sha256(first->key);
-  result.strong_context = alike + strong_context(first->key, result.batch * result.ranks);
+  result.strong_context =
+      alike + strong_context(first->key, result.batch * static_cast<double>(result.ranks));
   return result;
 }
 
 ScalingPoint point_of(const MeasuredArm& arm, const MeasuredArm& reference, Scaling scaling) {
-  ScalingPoint point{.arm = arm.arm->name,
-                     .reference = reference.arm->name,
-                     .against = reference.arm->name,
-                     .kind = arm.kind,
-                     .scaling = scaling,
-                     .batch = scaling == Scaling::weak ? arm.batch : arm.batch * arm.ranks,
-                     .ranks = arm.ranks,
-                     .runs = std::ranges::count_if(arm.arm->runs, has_throughput),
-                     .reference_ranks = reference.ranks};
+  ScalingPoint point{
+      .arm = arm.arm->name,
+      .reference = reference.arm->name,
+      .against = reference.arm->name,
+      .kind = arm.kind,
+      .scaling = scaling,
+      .batch = scaling == Scaling::weak ? arm.batch : arm.batch * static_cast<double>(arm.ranks),
+      .ranks = arm.ranks,
+      .runs = std::ranges::count_if(arm.arm->runs, has_throughput),
+      .reference_ranks = reference.ranks};
   const auto ranks = static_cast<double>(arm.ranks);
   const auto reference_ranks = static_cast<double>(reference.ranks);
   const SessionTerm terms[] = {{1, arm.runs}, {-1, reference.runs}};
@@ -174,7 +178,7 @@ std::vector<ScalingPoint> scaling_of(const RunSet& set) {
 
 std::string scaling_text(const ScalingPoint& point) {
   if (point.batch == 0) return to_string(point.scaling);  // imported, and not told
-  return std::string(to_string(point.scaling)) + ", " + std::to_string(point.batch) +
+  return std::string(to_string(point.scaling)) + ", " + shortest(point.batch, 10) +
          (point.scaling == Scaling::weak ? " a rank" : " in all");
 }
 

@@ -16,7 +16,7 @@ struct ScalingPoint {
   std::string against;    // the same for tables: "1x1x1", or of a reference that it is one
   Kind kind = Kind::measured;
   Scaling scaling = Scaling::weak;
-  int64_t batch = 0;  // images per step of each rank; strong: of all
+  double batch = 0;  // images per step of each rank; strong: of all
   int64_t ranks = 1;
   int64_t runs = 0;
   int64_t reference_ranks = 1;

@@ -26,6 +26,13 @@ Maybe<double> slowest(const Run& run) {
   return slowest;
 }
 
+// What one step cannot show.
+template <auto seconds_of>
+Maybe<double> of_several_steps(const Run& run) {
+  if (run.window && run.window->steps < 2) return Unknown{"its window is one step"};
+  return slowest<&Rank::step_time, seconds_of>(run);
+}
+
 template <SampleUnit unit>
 Maybe<double> throughput(const Run& run) {
   if (run.sample == unit) return run.throughput;
@@ -53,8 +60,8 @@ constexpr Metric seconds(const char* name, Maybe<double> (*value_of)(const Run& 
 
 constexpr std::array metrics_of_any_unit = {
     milliseconds("median_step_seconds", slowest<&Rank::step_time, &StepTime::median_seconds>),
-    milliseconds("p95_step_seconds", slowest<&Rank::step_time, &StepTime::p95_seconds>, 20),
-    milliseconds("p99_step_seconds", slowest<&Rank::step_time, &StepTime::p99_seconds>, 100),
+    milliseconds("p95_step_seconds", of_several_steps<&StepTime::p95_seconds>, 20),
+    milliseconds("p99_step_seconds", of_several_steps<&StepTime::p99_seconds>, 100),
     seconds("set_up_seconds", slowest<&Rank::set_up, &SetUp::total_seconds>),
     seconds("prepare_seconds", slowest<&Rank::set_up, &SetUp::prepare_seconds>),
 };
@@ -132,7 +139,7 @@ constexpr Metric per_joule_metric = {
     samples_per_joule<unit>};
 
 constexpr std::array metrics_on_request = {
-    milliseconds("jitter_seconds", slowest<&Rank::step_time, &StepTime::jitter_seconds>),
+    milliseconds("jitter_seconds", of_several_steps<&StepTime::jitter_seconds>),
     milliseconds("exposed_communication_seconds", exposed_communication),
     Metric{"device_bytes", "B", "GB", 1e-9, false, false, most_device_bytes},
     per_joule_metric<SampleUnit::image>, per_joule_metric<SampleUnit::sequence>};

@@ -22,7 +22,7 @@ inline constexpr double others_may_use = 0.5;  // CPUs, before a run counts as s
 struct MonitoredSeries {
   std::string name;
   double minimum = 0;
-  double mean = 0;
+  double mean = 0;  // over the time
   double maximum = 0;
   std::vector<double> values;  // neighbours averaged where there were many
 

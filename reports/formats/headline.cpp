@@ -121,9 +121,14 @@ std::string headline_of(const Comparison& comparison, const std::string& metric)
 }
 
 // Each at its best batch where there is a choice.
-std::vector<FractionPoint> sharing_points(const RunSet& set) {
-  const RunSet best_batches = with_best_batches(set);
-  return best_batches.arms.empty() ? fractions_of(set) : fractions_of(best_batches, true);
+std::vector<FractionPoint> sharing_points(const RunSet& set, double confidence) {
+  const RunSet best = with_best_batches(set);
+  return best.arms.empty() ? fractions_of(set, false, confidence)
+                           : fractions_of(best, true, confidence);
+}
+
+bool is_compared(const FractionPoint& point) {
+  return point.of_serial && point.jobs > 1 && point.mode != SharingMode::serial;
 }
 
 // What the interval of a gain allows to say of the way that seems to gain the most.
@@ -136,16 +141,22 @@ std::string gain_text(const FractionPoint& best) {
 }
 
 std::vector<std::string> sharing_headlines(const RunSet& set) {
-  const std::vector<FractionPoint> points = sharing_points(set);
+  std::vector<FractionPoint> points = sharing_points(set, side_confidence);
+  const auto ways = std::ranges::count_if(points, is_compared);
+  // The best of several is sought, so that all their intervals must hold together (Bonferroni).
+  if (ways > 1) {
+    points = sharing_points(set, 1 - (1 - side_confidence) / static_cast<double>(ways));
+  }
   const FractionPoint* best = nullptr;
   for (const FractionPoint& point : points) {
-    if (!point.of_serial || point.jobs < 2 || point.mode == SharingMode::serial) continue;
+    if (!is_compared(point)) continue;
     if (best == nullptr || point.of_serial->value > best->of_serial->value) best = &point;
   }
   if (best == nullptr) return {};
   return {gain_text(*best) + estimate_text(*best->of_serial) + " times " +
           (best->unlike_jobs.empty() ? "the throughput" : "the weighted speedup") +
-          " of as many jobs one after another"};
+          " of as many jobs one after another" +
+          (ways > 1 ? ", by an interval of all " + std::to_string(ways) + " ways together" : "")};
 }
 
 constexpr size_t most_scaling_headlines = 4;

@@ -42,13 +42,16 @@ class References {
 
  public:
   // `any_batch`: arms of other batches do the same work, too.
-  References(const RunSet& set, bool any_batch) : set_(set), any_batch_(any_batch) {
+  References(const RunSet& set, bool any_batch, double confidence = side_confidence)
+      : set_(set), any_batch_(any_batch), confidence_(confidence) {
     for (const RunArm& arm : set.arms) {
       const RunArm* whole = begun_whole(set, arm);
       const RunArm& asked = whole != nullptr ? *whole : arm;
       if (counts(asked)) arms_.push_back(&asked);
     }
   }
+
+  double confidence() const { return confidence_; }
 
   // The arms that share and report how fast they were, in the order of the set; of unlike jobs the
   // whole.
@@ -161,6 +164,7 @@ class References {
 
   const RunSet& set_;
   bool any_batch_;
+  double confidence_;
   std::vector<const RunArm*> arms_;
 };
 
@@ -254,9 +258,9 @@ std::map<const RunArm*, double> weights_of(const JobProgress& progress) {
 }
 
 // Of throughputs.
-Estimate speed_ratio(const RunArm& arm, const RunArm& base) {
+Estimate speed_ratio(const RunArm& arm, const RunArm& base, double confidence = side_confidence) {
   const SessionTerm terms[] = {{1, throughput_sessions(arm)}, {-1, throughput_sessions(base)}};
-  return estimate_around(mean_of(terms[0].runs) / mean_of(terms[1].runs), terms);
+  return estimate_around(mean_of(terms[0].runs) / mean_of(terms[1].runs), terms, confidence);
 }
 
 // `alone`: for each job the arm that did its work alone on the whole GPU, or null.
@@ -290,7 +294,7 @@ Estimate weighted_speedup(const JobProgress& progress) {
 }
 
 // The progress of one arm over that of another whose jobs do the same.
-Estimate ratio_of(const JobProgress& progress, const JobProgress& base) {
+Estimate ratio_of(const JobProgress& progress, const JobProgress& base, double confidence) {
   std::vector<SessionTerm> terms = {{1, sessions_of(progress)}, {-1, sessions_of(base)}};
   const double value = mean_of(terms[0].runs) / mean_of(terms[1].runs);
   std::map<const RunArm*, double> weights = weights_of(base);
@@ -298,7 +302,7 @@ Estimate ratio_of(const JobProgress& progress, const JobProgress& base) {
   for (const auto& [alone, weight] : weights) {
     terms.push_back({weight, throughput_sessions(*alone)});
   }
-  return estimate_around(value, terms);
+  return estimate_around(value, terms, confidence);
 }
 
 // How many times as long jobs take as those of `alone`, one arm for each job.
@@ -390,11 +394,11 @@ Maybe<Estimate> against(const References& references, const RunArm& arm, Sharing
   });
   if (other == nullptr) return Unknown{"no arm of as many jobs is so"};
   if (other == &arm) return Unknown{"it is the reference"};
-  if (!unlike) return speed_ratio(arm, *other);
+  if (!unlike) return speed_ratio(arm, *other, references.confidence());
   const Maybe<JobProgress> progress = progress_in(references, arm),
                            base = progress_in(references, *other);
   if (!progress || !base) return Unknown{progress ? base.reason : progress.reason};
-  return ratio_of(*progress, *base);
+  return ratio_of(*progress, *base, references.confidence());
 }
 
 void compare(const References& references, const RunArm& arm,
@@ -456,8 +460,8 @@ const DeviceWords& device_words_of(const RunSet& set) {
   return words_of(cpus ? Device::cpu : Device::cuda);
 }
 
-std::vector<FractionPoint> fractions_of(const RunSet& set, bool any_batch) {
-  const References references(set, any_batch);
+std::vector<FractionPoint> fractions_of(const RunSet& set, bool any_batch, double confidence) {
+  const References references(set, any_batch, confidence);
   std::vector<FractionPoint> points;
   for (const RunArm* arm : references.arms()) points.push_back(point_of(set, references, *arm));
   return points;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "reports/compare/run_set.h"
+#include "reports/compare/compare.h"
 #include "reports/document/run_config.h"
 
 namespace nearmetal {
@@ -56,8 +56,10 @@ bool shares_a_device(const RunSet& set);
 const DeviceWords& device_words_of(const RunSet& set);
 
 /// The points in the order of the set; arms that share nothing or have no complete run are left
-/// out. Each is compared with those of the same batch alone, or of `any_batch`.
-std::vector<FractionPoint> fractions_of(const RunSet& set, bool any_batch = false);
+/// out. Each is compared with those of the same batch alone, or of `any_batch`. `confidence`: of
+/// the intervals of `of_serial` and `of_timeslice`.
+std::vector<FractionPoint> fractions_of(const RunSet& set, bool any_batch = false,
+                                        double confidence = side_confidence);
 
 /// The arm with the fastest batch of each sharing mode, if its jobs are alike; none where no mode
 /// has a choice.

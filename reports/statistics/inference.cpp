@@ -174,7 +174,10 @@ std::vector<double> logarithms(std::span<const double> values) {
 }
 
 std::optional<LogEstimate> mean_of_logs(std::span<const double> logs) {
-  if (logs.size() < 2 || std::ranges::min(logs) == std::ranges::max(logs)) return std::nullopt;
+  constexpr double resolved = 1e-12;  // more than rounding leaves of equal values
+  if (logs.size() < 2 || std::ranges::max(logs) - std::ranges::min(logs) < resolved) {
+    return std::nullopt;
+  }
   const auto count = static_cast<double>(logs.size());
   return LogEstimate{mean(logs), std::sqrt(variance(logs) / count), count - 1};
 }

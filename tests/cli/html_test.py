@@ -72,16 +72,16 @@ class Html(cli.CliTest):
     def test_report(self):
         process = self.call("report", self.bare, "--format", "html", "--output", "bare.html")
         self.assertEqual(process.returncode, 0, process.err)
-        identifiers = re.findall(r"\bid=[\"']([^\"']+)", self.assert_shown("bare.html", 6))
+        identifiers = re.findall(r"\bid=[\"']([^\"']+)", self.assert_shown("bare.html", 7))
         self.assertEqual(len(identifiers), len(set(identifiers)))
 
     def test_compare_and_gate(self):
         process = self.call("compare", "--bare", self.bare, "--vm", self.vm, "--html", "vm.html")
         self.assertEqual(process.returncode, 0, process.err)
-        self.assertIn("a VM against bare metal", self.assert_shown("vm.html", 7))
+        self.assertIn("a VM against bare metal", self.assert_shown("vm.html", 8))
         process = self.call("gate", self.bare, self.vm, "--html", "gate.html")
         self.assertEqual(process.returncode, 1, process.err)
-        self.assertIn("verdict: fail: worse by more than 2 %", self.assert_shown("gate.html", 7))
+        self.assertIn("verdict: fail: worse by more than 2 %", self.assert_shown("gate.html", 8))
 
     def overlaps(self, page):
         page = re.sub("<meta http-equiv=.Content-Security-Policy[^>]*>", "", page)

@@ -51,6 +51,19 @@ TEST(MonitorVerdict, HeatThrottlesAndAPowerLimitIsOnlySaid) {
   EXPECT_EQ(judge_samples(table).verdict, MonitorVerdict::throttled);
 }
 
+// A look that came late stands for all the time since the one before.
+TEST(MonitorVerdict, MeansAreOverTheTime) {
+  MonitorTable table;
+  table.names = {"cpu_busy_share"};
+  table.seconds = {1, 2, 3, 10};
+  table.values = {0, 0, 0, 1};
+  table.throttle_bits.resize(4);
+  EXPECT_NEAR(judge_samples(table).series.at(0).mean, .7, 1e-12);
+  halve(table);
+  EXPECT_EQ(table.values, (std::vector<double>{0, .875}));
+  EXPECT_EQ(table.seconds, (std::vector<double>{2, 10}));
+}
+
 TEST(MonitorVerdict, AClockThatFallsHasDrifted) {
   const auto falling = [](size_t row) { return 2e9 - 1e6 * static_cast<double>(row); };
   EXPECT_EQ(judge_samples(table_of(40, falling)).verdict, MonitorVerdict::clean) << "by 1.5 %";

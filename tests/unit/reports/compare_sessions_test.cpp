@@ -53,6 +53,7 @@ TEST(CompareSessions, FromTwoSessionsOnTheIntervalTakesInHowTheyDiffer) {
   EXPECT_NEAR(row.log_difference->degrees_of_freedom, 3, 0.2);
   EXPECT_EQ(row.verdict, Verdict::inconclusive) << "sessions differ by more than the drop";
   EXPECT_FALSE(row.rank_test_p);
+  EXPECT_THAT(row.notes, Not(has_code("few_runs"))) << "there is no rank test";
   EXPECT_THAT(row.more_runs.reason, HasSubstr("more sessions may"));
   EXPECT_GT(row.more_sessions.value.value_or(0), 1);
   const RunSet next = days(1, 5, 980);

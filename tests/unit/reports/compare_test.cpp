@@ -209,6 +209,27 @@ TEST(Compare, PairsInOneOrderGiveNoVerdictThatHangsOnTheirTrend) {
   EXPECT_FALSE(row_of(first, second).doubt) << "each is first as often";
 }
 
+TEST(Compare, PairsThatAreEqualUpToRoundingHaveNoInterval) {
+  RunSet base = made_up_set({{"run", {1000, 1003, 1001}}});
+  RunSet next = made_up_set({{"run", {900, 902.7, 900.9}}});
+  for (SetRun& run : next.arms[0].runs) run.run.started_at[17] = '3';
+  const ComparisonRow row = row_of(base, next);
+  EXPECT_EQ(row.verdict, Verdict::inconclusive);
+  EXPECT_FALSE(row.difference_interval);
+  EXPECT_EQ(row.difference_interval.reason, "all pairs differ by the same");
+}
+
+TEST(Compare, OneStepHasNoQuantiles) {
+  CompareOptions options;
+  options.metrics = {"p95_step_seconds", "jitter_seconds"};
+  RunSet set = made_up_set({{"run", {1000, 1003, 1001}}});
+  for (SetRun& run : set.arms[0].runs) run.run.window.value->steps = 1;
+  for (const ComparisonRow& row : compare(set, set, options).rows) {
+    EXPECT_EQ(row.verdict, Verdict::not_comparable);
+    EXPECT_THAT(row.reason, HasSubstr("its window is one step"));
+  }
+}
+
 TEST(Compare, RunsLikeTheirNeighboursGiveNoVerdict) {
   std::vector<double> wave, other, mixed;
   for (int i = 0; i < 12; ++i) {

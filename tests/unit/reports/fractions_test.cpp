@@ -133,6 +133,15 @@ TEST(Fractions, AWayThatLosesIsNotPraised) {
               StartsWith("No way to share gains anything; the best, 'slices', has 0.9"));
 }
 
+TEST(Fractions, TheBestOfSeveralWaysHasAnIntervalOfAllTogether) {
+  const Report report = four_jobs();
+  const Estimate alone = *points_of(report)[3].of_serial;
+  const auto together = fractions_of(set_of(report), false, 0.975)[3].of_serial->interval;
+  EXPECT_LT(together->lower, alone.interval->lower);
+  EXPECT_THAT(headline_of(report), HasSubstr(estimate_text({alone.value, together})));
+  EXPECT_THAT(headline_of(report), testing::EndsWith(", by an interval of all 2 ways together"));
+}
+
 TEST(Fractions, AWayWhoseGainMayBeNoneIsNotPraised) {
   Report report = four_jobs();
   Arm& mps = report.arms[3];

@@ -72,6 +72,19 @@ TEST(Scaling, TheSameBatchOnEachRankIsWeak) {
   for (const ScalingPoint& point : points) EXPECT_EQ(scaling_text(point), "weak, 64 a rank");
 }
 
+TEST(Scaling, AStageHasAPartOfTheBatch) {
+  Report report = made_up_report({{"4", {100}}, {"8", {190}}});
+  for (Arm& arm : report.arms) {
+    arm.config = report.invocation.config;
+    arm.config->batch = 2;
+    arm.config->pipeline = 4;
+    for (auto& run : arm.runs) run.world_size = arm.name == "4" ? 4 : 8;
+  }
+  const auto points = scaling_of(set_of(report));
+  ASSERT_EQ(points.size(), 2U);
+  EXPECT_EQ(scaling_text(points[1]), "weak, 0.5 a rank");
+}
+
 TEST(Scaling, TheSameBatchInAllIsStrong) {
   const auto points = scaling_of(with_batches({{1, 256}, {2, 128}, {4, 64}}));
   ASSERT_EQ(points.size(), 3U);

@@ -19,6 +19,7 @@ TEST(Text, AFigureKeepsItsDigitsWhateverItsInterval) {
   EXPECT_EQ(signed_percent(-0.01642, {-0.0217, -0.011}), "-1.64 % [-2.17, -1.10]");
   EXPECT_EQ(signed_percent(0.00003, {0.00002, 0.00004}), "+0.0030 % [+0.0020, +0.0040]");
   EXPECT_EQ(signed_percent(3.1, {-0.9, 20}), "+310.00 % [-90.0, +2000.0]");
+  EXPECT_EQ(with_interval(345, {1e-50, 1.5e53}), "345 [0, 1.500e+53]") << "no figure of 54 digits";
 }
 
 TEST(Text, FactsAreReadInTheUnitOfTheirName) {
