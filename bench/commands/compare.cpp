@@ -240,7 +240,8 @@ std::string checked_date(const std::string& flag, const std::string& text) {
   throw std::invalid_argument(flag + " takes a date such as 2026-01-31, not '" + text + "'");
 }
 
-Baseline read_base(const GateForm& form, const RunSet& next, const Terminal& terminal) {
+// By machine, the arms of `next` are renamed.
+Baseline read_base(const GateForm& form, RunSet& next, const Terminal& terminal) {
   namespace fs = std::filesystem;
   const std::string place = place_of_baseline(form.baselines_folder, form.request.base.front());
   require_no_input(form.request, {place});
@@ -248,11 +249,14 @@ Baseline read_base(const GateForm& form, const RunSet& next, const Terminal& ter
   const RunSet history = read_runs({place}, form.request.html.has_value());
   remark_foreign(history, terminal);
   require_none_imported(history, "gate judges runs of nearmetal alone");
-  if (!fs::is_directory(place, ignored)) return {history};
+  std::vector<std::string> hosts = new_hosts(history, next);
+  if (!fs::is_directory(place, ignored) && !form.per_machine) return {history, {}, hosts};
   BaselineWindow window = form.window;
   window.anchor_runs = form.gate.minimum_runs;
-  Baseline base = matching_runs(history, next, window);
-  if (!history.arms.empty() && base.recent.arms.empty()) {
+  Baseline base = form.per_machine ? matching_runs_by_machine(history, next, window)
+                                   : matching_runs(history, next, window);
+  base.new_hosts = std::move(hosts);
+  if (!window.since.empty() && !history.arms.empty() && base.recent.arms.empty()) {
     throw std::invalid_argument("--since " + window.since + ": no run of " + place +
                                 " that new ones could be compared with began on that day or later");
   }
@@ -389,9 +393,15 @@ void add_gate_options(Options& options, GateForm& form) {
                  "number of the baseline's latest runs that count");
   options.value("--since", "DATE", "first day of the baseline that counts: 2026-01-31 [all]",
                 form.window.since, checked_date);
+  options.toggle("--per-machine", form.per_machine,
+                 "gate the runs of each host against those of the same host");
   options.number("--rerun", "MAX", form.reruns, {0, 1000},
                  "while inconclusive, repeat NEW at most this many times");
   add_repeat_options(options, form.repeat);
+  options.check([&form] {
+    if (!form.per_machine || form.reruns == 0) return;
+    throw std::invalid_argument("--per-machine and --rerun: reruns are on this machine alone");
+  });
   add_baselines_option(options, form.baselines_folder);
   add_form_options(options, request);
   add_page_options(options, request);

@@ -66,6 +66,7 @@ struct GateForm {
   int64_t reruns = 0;    // at most
   RepeatOptions repeat;  // of those
   BaselineWindow window;
+  bool per_machine = false;
   std::string baselines_folder = "baselines";
 };
 

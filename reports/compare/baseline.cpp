@@ -320,6 +320,36 @@ Baseline matching_runs(const RunSet& history, const RunSet& next, const Baseline
   return matching;
 }
 
+Baseline matching_runs_by_machine(const RunSet& history, RunSet& next,
+                                  const BaselineWindow& window) {
+  std::map<std::string, RunSet> known = by_machine(history);
+  Baseline all;
+  RunSet renamed;
+  for (const auto& [machine, part] : by_machine(next)) {
+    Baseline of_machine = matching_runs(known[machine], part, window);
+    add_set(all.recent, std::move(of_machine.recent));
+    add_set(all.anchor, std::move(of_machine.anchor));
+    add_set(renamed, part);
+  }
+  next = std::move(renamed);
+  return all;
+}
+
+std::vector<std::string> new_hosts(const RunSet& history, const RunSet& next) {
+  const auto same = [](const Maybe<std::string>& a, const Maybe<std::string>& b) {
+    return a && b && *a == *b;
+  };
+  std::vector<std::string> hosts;
+  for (const Environment& host : next.environments) {
+    const bool known = std::ranges::any_of(history.environments, [&](const Environment& other) {
+      return same(host.boot_id, other.boot_id) || same(host.machine_id, other.machine_id) ||
+             host.host_name == other.host_name;
+    });
+    if (!known) add_new(hosts, host.host_name);
+  }
+  return hosts;
+}
+
 std::vector<BaselineSeries> series_of(const RunSet& set, const std::string& baseline,
                                       const DecisionRule& rule, bool with_self_test) {
   std::map<std::pair<std::string, std::string>, std::pair<BaselineSeries, Runs>> found;

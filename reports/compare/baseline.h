@@ -44,6 +44,7 @@ std::string place_of_baseline(const std::filesystem::path& folder, const std::st
 struct Baseline {
   RunSet recent;
   RunSet anchor{};  // the first runs; it stays where it is while `recent` follows
+  std::vector<std::string> new_hosts{};  // of the new runs, that it never had
 };
 
 /// The runs of a baseline that count.
@@ -58,6 +59,14 @@ struct BaselineWindow {
 /// the base follows slowly and no single run moves it; and where these are no longer all, or of
 /// several sessions, the first, against which small losses add up.
 Baseline matching_runs(const RunSet& history, const RunSet& next, const BaselineWindow& window);
+
+/// The same for each machine of `next`, whose arms become those of by_machine().
+Baseline matching_runs_by_machine(const RunSet& history, RunSet& next,
+                                  const BaselineWindow& window);
+
+/// Hosts of `next` that none of the history is: by what a kernel drew when it started, its
+/// installation or its name.
+std::vector<std::string> new_hosts(const RunSet& history, const RunSet& next);
 
 /// What a gate needs to find a drop: so many runs a side, within one session, or of a baseline of
 /// several so many new sessions.

@@ -127,6 +127,7 @@ struct Comparison {
   bool on_gpus = false;                          // all runs of both sides
   std::vector<Explanation> explanations{};       // of the arms whose runs have probes
   std::vector<Warning> notes{};                  // of the whole
+  std::vector<std::string> new_hosts{};          // of the new runs, that a baseline never had
   std::vector<ComparisonRow> geometric_means{};  // of the rows of a metric, where 2 or more
 };
 

@@ -269,8 +269,8 @@ std::pair<Comparison, GateResult> judge_sequentially(const Baseline& base, RunSe
       fewest_runs(base.recent) < gate_options.minimum_runs;  // runs would not help
   for (int64_t reruns = 0;; ++reruns) {
     options.rule.alpha = alpha * share_of_alpha(reruns == most_reruns, looks);
-    const Comparison comparison =
-        corrected_for_rows(compare(base.recent, next, options, base.anchor));
+    Comparison comparison = corrected_for_rows(compare(base.recent, next, options, base.anchor));
+    comparison.new_hosts = base.new_hosts;
     GateResult result = judge(comparison, gate_options);
     result.reruns = reruns;
     result.looks = looks;

@@ -189,6 +189,28 @@ void keep_only_arm(Report& report, const std::string& arm, const std::string& so
   std::erase_if(report.arms, [&](const Arm& other) { return other.name != arm; });
 }
 
+std::string hosts_of(const RunSet& set, const Run& run) {
+  std::set<int64_t> places;
+  for (const Rank& rank : run.ranks) {
+    if (rank.environment >= 0) places.insert(rank.environment);
+  }
+  std::vector<std::string> hosts;
+  for (const int64_t place : places) hosts.push_back(set.environments.at(place).host_name);
+  std::ranges::sort(hosts);
+  return joined(hosts, "+");
+}
+
+std::map<std::string, RunSet> by_machine(const RunSet& set) {
+  std::map<std::string, RunSet> parts;
+  for (const RunArm& arm : set.arms) {
+    for (const SetRun& run : arm.runs) {
+      const std::string hosts = hosts_of(set, run.run);
+      add_run(parts[hosts], arm.name + " on " + hosts, run, set.environments);
+    }
+  }
+  return parts;
+}
+
 std::vector<const SetRun*> complete_runs(const RunArm& arm) {
   std::vector<const SetRun*> runs;
   for (const SetRun& run : arm.runs) {

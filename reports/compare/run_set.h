@@ -1,6 +1,7 @@
 // One side of a comparison: runs of one or several reports, by arm.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -55,6 +56,12 @@ struct RunSet {
 };
 
 std::vector<const SetRun*> complete_runs(const RunArm& arm);
+
+/// The hosts of its ranks: "node0+node1".
+std::string hosts_of(const RunSet& set, const Run& run);
+
+/// The runs of each such host or hosts, in arms "NAME on HOSTS".
+std::map<std::string, RunSet> by_machine(const RunSet& set);
 
 /// The unit that the runs of an arm were fed; images where it has none.
 SampleUnit unit_of(const RunArm& arm);

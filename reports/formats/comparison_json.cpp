@@ -234,6 +234,8 @@ void fields(Archive& field, ComparisonDocument& document) {
               "Where differences come from, of the layouts whose runs were taken with --attribute");
   field("environment_differences", document.comparison.environment_differences);
   field("notes", document.comparison.notes);
+  field("new_hosts", document.comparison.new_hosts,
+        "Of a gate: hosts of the new runs that the baseline never had");
 }
 
 void fields(Archive& field, NeededRuns& needed) {

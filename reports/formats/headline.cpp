@@ -76,6 +76,10 @@ constexpr double large_drop = 0.1;
 std::string conditions_of(const Comparison& comparison, const std::string& metric) {
   std::vector<std::string> conditions;
   if (holds_within_one_session(comparison)) conditions.emplace_back("within one session");
+  if (!comparison.new_hosts.empty()) {
+    conditions.push_back("on " + shortened(joined(comparison.new_hosts)) +
+                         ", which the baseline never had");
+  }
   int64_t runs = 0, disturbed = 0;
   bool blind = false;
   for (const ComparisonRow& row : comparison.rows) {

@@ -78,17 +78,6 @@ void add_left_out(std::vector<std::string>& lines, const RunSet& set) {
   }
 }
 
-std::string hosts_of(const RunSet& set, const Run& run) {
-  std::set<int64_t> places;
-  for (const Rank& rank : run.ranks) {
-    if (rank.environment >= 0) places.insert(rank.environment);
-  }
-  std::vector<std::string> hosts;
-  for (const int64_t place : places) hosts.push_back(set.environments.at(place).host_name);
-  std::ranges::sort(hosts);
-  return joined(hosts, "+");
-}
-
 // Arms whose runs are of other machines, each of which would have a mean of its own.
 void add_mixed_machines(std::vector<std::string>& lines, const RunSet& set) {
   ArmsByText arms;

@@ -1,6 +1,7 @@
 #include "reports/formats/run_tables.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <iterator>
 #include <set>
@@ -12,6 +13,7 @@
 #include "reports/compare/work_text.h"
 #include "reports/document/metric.h"
 #include "reports/document/warning_text.h"
+#include "reports/statistics/statistics.h"
 
 namespace nearmetal {
 namespace {
@@ -52,12 +54,27 @@ std::string schedule_text(const SetRun& run, int64_t stages) {
   return key_value(run, "schedule", to_string(RunConfig{}.schedule));
 }
 
+// Of all complete runs; of several that differ with the interval of their mean.
+std::string bubble_cell(const RunArm& arm) {
+  std::vector<double> shares;
+  for (const SetRun* run : complete_runs(arm)) {
+    if (run->run.pipeline && run->run.pipeline->bubble.measured) {
+      shares.push_back(100 * *run->run.pipeline->bubble.measured);
+    }
+  }
+  if (shares.empty()) return "-";
+  const bool has_logs = std::ranges::min(shares) > 0;
+  const auto estimate = has_logs ? log_mean(shares) : std::nullopt;
+  return (estimate ? with_interval(std::exp(estimate->value), interval(*estimate, side_confidence))
+                   : significant(mean(shares), 3)) +
+         " %";
+}
+
 // "2 x 1": replicas, and the stages of each.
 std::vector<std::string> parallelism_row(const RunArm& arm) {
   const SetRun& any = arm.runs.front();
   const Metric& metric = throughput_metric(any.run.sample);
   const SideSummary side = summary_of_arm(arm, metric);
-  const Run* staged = first_with_stages(arm);
   const auto ranks = static_cast<double>(any.run.world_size);
   const int64_t stages = any.run.pipeline ? any.run.pipeline->stages : 1;
   return {arm.name,
@@ -66,9 +83,7 @@ std::vector<std::string> parallelism_row(const RunArm& arm) {
           schedule_text(any, stages),
           mean_text(side, metric),
           side.geometric_mean ? significant(*side.geometric_mean / ranks, 5) : "-",
-          staged != nullptr && staged->pipeline->bubble.measured
-              ? percent(*staged->pipeline->bubble.measured)
-              : "-"};
+          bubble_cell(arm)};
 }
 
 TitledTable parallelism_table(const RunSet& set) {
@@ -205,10 +220,10 @@ std::vector<TitledTable> tables_beside_figures(const RunSet& set) {
   for (const RunArm& arm : set.arms) {
     const Run* run = first_with_stages(arm);
     if (run == nullptr) continue;
-    stages.push_back(
-        {.title = "Stages of " + arm.name + ", bubble " + bubble_text(run->pipeline->bubble),
-         .table = stage_table(*run),
-         .legend = stages.empty() ? bubble_legend : ""});
+    stages.push_back({.title = "Stages of " + arm.name + " in its first run, bubble " +
+                               bubble_text(run->pipeline->bubble),
+                      .table = stage_table(*run),
+                      .legend = stages.empty() ? bubble_legend : ""});
   }
   if (!stages.empty()) tables.push_back(parallelism_table(set));
   std::ranges::move(stages, std::back_inserter(tables));

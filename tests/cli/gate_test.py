@@ -28,6 +28,18 @@ class Gate(comparing.CompareTest):
         self.assert_verdict(self.call("gate", "main", *slow), 1, "fail")
         self.assertEqual(self.json_of("gate", "main", *slow)["gate"]["fail_on"], "regression")
 
+    def test_each_machine_is_gated_against_its_own(self):
+        def on_b(report, _run):
+            report["environments"][0].update(host_name="b", boot_id="2" * 36, machine_id="b" * 64)
+        self.call("baseline", "add", "main", *self.runs("base", 1000))
+        near = [self.made(f"near-{i}.json", 1000 + i, 60 + i, on_b) for i in range(3)]
+        self.assert_verdict(self.call("gate", "main", *near, "--per-machine"), 4, "run on b", "only in")
+        self.call("baseline", "add", "main", *near)
+        slow = [self.made(f"slow-{i}.json", 900 + i, 90 + i, on_b) for i in range(3)]
+        self.assert_verdict(self.call("gate", "main", *slow, "--per-machine"), 1, "run on b")
+        self.assert_refused(self.call("gate", "main", *slow, "--per-machine", "--rerun", "2"), 2,
+                            "--per-machine")
+
     def test_policies_and_few_runs(self):
         base = self.folder + "/base"
         for path in self.runs("base", 1000):

@@ -209,6 +209,40 @@ TEST(Baseline, OfSeveralSessionsIsPlannedByThem) {
   EXPECT_THAT(series({1000, 1000}).needed_runs[0].sessions.reason, HasSubstr("are equal"));
 }
 
+RunSet runs_on(const std::vector<std::pair<std::string, double>>& hosts) {
+  RunSet set;
+  int minute = 0;
+  for (const auto& [host, level] : hosts) {
+    Report report = made_up_report({{"run", {level, level + 1, level + 2}}}, minute += 10);
+    Environment& machine = report.environments[0];
+    machine.host_name = host;
+    machine.boot_id = "boot of " + host;
+    machine.machine_id = Unknown{"not told"};
+    machine.gpus[0].name = "GPU of " + host;
+    add_runs(set, report, "made up");
+  }
+  return set;
+}
+
+TEST(Baseline, GatesEachMachineAgainstItsOwn) {
+  const RunSet history = runs_on({{"a", 1000}, {"b", 500}});
+  RunSet next = runs_on({{"b", 510}, {"a", 1010}, {"c", 700}});
+  EXPECT_THAT(new_hosts(history, next), ElementsAre("c"));
+  const Baseline base = matching_runs_by_machine(history, next, {});
+  ASSERT_EQ(next.arms.size(), 3U);
+  EXPECT_EQ(next.arms[1].name, "run on b");
+  ASSERT_EQ(base.recent.arms.size(), 2U) << "c has none";
+  EXPECT_EQ(base.recent.arms[1].name, "run on b");
+  EXPECT_EQ(*base.recent.arms[1].runs[0].run.throughput, 500);
+  for (const ComparisonRow& row : compare(base.recent, next, {}).rows) {
+    const bool is_new = row.arm == "run on c";
+    EXPECT_EQ(row.verdict == Verdict::not_comparable, is_new) << row.arm << ", " << row.reason;
+  }
+  RunSet renamed = runs_on({{"d", 1}});
+  renamed.environments[0].boot_id = std::string("boot of a");
+  EXPECT_TRUE(new_hosts(history, renamed).empty()) << "a container of the same machine";
+}
+
 // The drop at which each of the splits turns SLOWER, found again by comparing.
 TEST(Baseline, TestsItself) {
   const auto tested = [](const RunSet& set) {
