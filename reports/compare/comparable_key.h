@@ -2,7 +2,9 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reports/document/types.h"
@@ -25,6 +27,28 @@ struct KeyField {
   bool may_be_unknown = false;
 
   bool operator==(const KeyField&) const = default;
+};
+
+/// A key that runs may share: thousands of runs mostly have the same one.
+class SharedKey {
+ public:
+  using value_type = KeyField;
+  using const_iterator = std::vector<KeyField>::const_iterator;
+
+  SharedKey(std::vector<KeyField> key = {})
+      : key_(std::make_shared<const std::vector<KeyField>>(std::move(key))) {}
+
+  operator const std::vector<KeyField>&() const { return *key_; }
+  const_iterator begin() const { return key_->begin(); }
+  const_iterator end() const { return key_->end(); }
+  bool empty() const { return key_->empty(); }
+
+  bool operator==(const SharedKey& other) const {
+    return key_ == other.key_ || *key_ == *other.key_;
+  }
+
+ private:
+  std::shared_ptr<const std::vector<KeyField>> key_;
 };
 
 /// The comparable key of one run of a report: kind, settings that decide what is computed (of jobs

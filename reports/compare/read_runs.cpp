@@ -5,9 +5,11 @@
 #include <exception>
 #include <filesystem>
 #include <iterator>
+#include <span>
 #include <stdexcept>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "base/errors.h"
 #include "reports/json/report_files.h"
@@ -97,7 +99,7 @@ void read(Source& source, bool with_steps) {
 }
 
 // Each thread takes the next file until there are none; what is thrown waits in its source.
-void read_in_parallel(std::vector<Source>& sources, bool with_steps) {
+void read_in_parallel(std::span<Source> sources, bool with_steps) {
   constexpr size_t most_threads = 4;  // each holds a file's document at a time
   std::atomic<size_t> next{0};
   const auto work = [&] {
@@ -174,11 +176,16 @@ std::vector<RunSet> read_sides(const std::vector<Places>& sides, bool with_steps
   for (size_t side = 0; side < sides.size(); ++side) {
     for (const std::string& place : sides[side]) add_sources(sources, side, place);
   }
-  read_in_parallel(sources, with_steps);
+  constexpr size_t at_once = 256;  // in memory, each with its environment
   std::vector<RunSet> sets(sides.size());
-  for (Source& source : sources) {
-    if (source.error) std::rethrow_exception(source.error);
-    add_set(sets[source.side], std::move(source.runs));
+  for (size_t begin = 0; begin < sources.size(); begin += at_once) {
+    const std::span<Source> part =
+        std::span(sources).subspan(begin, std::min(at_once, sources.size() - begin));
+    read_in_parallel(part, with_steps);
+    for (Source& source : part) {
+      if (source.error) std::rethrow_exception(source.error);
+      add_set(sets[source.side], std::exchange(source.runs, {}));
+    }
   }
   require_one_nature(sets);
   for (RunSet& set : sets) {

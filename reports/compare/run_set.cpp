@@ -71,6 +71,12 @@ RunArm& arm_in(std::vector<RunArm>& arms, const std::string& name, const Facts& 
   return arm;
 }
 
+// With the key of the run before it, where that is the same.
+void add_to(RunArm& arm, SetRun run) {
+  if (!arm.runs.empty() && run.key == arm.runs.back().key) run.key = arm.runs.back().key;
+  arm.runs.push_back(std::move(run));
+}
+
 // The run with the environments of its ranks in the set.
 SetRun placed(RunSet& set, SetRun run, const std::vector<Environment>& environments) {
   run.session = session_of(run.run, environments);
@@ -90,7 +96,7 @@ void add_arms(RunSet& set, std::vector<RunArm> RunSet::*arms, RunSet& other) {
     known.group = arm.group;
     known.whole = arm.whole;
     for (SetRun& run : arm.runs) {
-      known.runs.push_back(placed(set, std::move(run), other.environments));
+      add_to(known, placed(set, std::move(run), other.environments));
     }
   }
 }
@@ -104,7 +110,9 @@ void add_unlike_jobs(RunSet& set, const Report& report, const Arm& arm, const Se
   for (size_t job = 0; job < arm.workloads.size(); ++job) {
     const std::string number = std::to_string(job + 1);
     SetRun of_job = run;
-    of_job.key.push_back({"job", number, Severity::layout});
+    std::vector<KeyField> key = run.key;
+    key.push_back({"job", number, Severity::layout});
+    of_job.key = std::move(key);
     alone.config = arm.workloads[job];
     of_job.own_key = comparable_key(report, alone, run.run);
     of_job.run = run_of_job(run.run, job);
@@ -234,7 +242,7 @@ std::vector<SampleUnit> units_of(const RunSet& set) {
 void add_run(RunSet& set, const std::string& arm, SetRun run,
              const std::vector<Environment>& environments) {
   run = placed(set, std::move(run), environments);
-  arm_in(set.arms, arm).runs.push_back(std::move(run));
+  add_to(arm_in(set.arms, arm), std::move(run));
 }
 
 void add_set(RunSet& set, RunSet other) {

@@ -16,9 +16,9 @@ struct SetRun {
   std::string source;  // the file, for messages
   Tool tool;           // the build that measured it
   Kind kind = Kind::measured;
-  std::vector<KeyField> key;
+  SharedKey key;
   // The key of one of several unlike jobs, as if the others did the same, which shows its own work.
-  std::vector<KeyField> own_key{};
+  SharedKey own_key{};
   std::string identity{};  // of imported runs: their place in a published file; else empty
   std::string derived{};   // of imported runs: from what, for readers
   std::string session{};   // hosts, their boots, and the day: what they did to all runs alike

@@ -69,7 +69,7 @@ Event event_of(const PublishedLog& log, const LogLine& line, size_t begin) {
   Document document;
   try {
     const std::string text = line.text.substr(begin);
-    json::Document parsed = Document::parse(text);
+    json::Document parsed = json::document_of(text);
     require_within_limits(text);
     document = std::move(parsed);
   } catch (const std::exception&) {
@@ -305,7 +305,7 @@ void fields(json::Archive& field, PairsFile& file) {
 PairsFile pairs_in(const PublishedLog& log) {
   try {
     require_within_limits(log.text);
-    const json::Document document = json::Document::parse(log.text);
+    const json::Document document = json::document_of(log.text);
     json::Reader reader(document, json::Place{}, json::Tolerance::strict);
     PairsFile file;
     fields(reader, file);

@@ -34,7 +34,7 @@ json::Document parsed_document(std::string&& text) {
   const std::string read = std::move(text);  // gone before a report is made of the document
   require_within_limits(read);
   try {
-    return json::Document::parse(read);
+    return json::document_of(read);
   } catch (const json::Document::exception& error) {
     throw InvalidReport("not JSON: " + parser_reason(error.what()));
   }
@@ -227,7 +227,7 @@ std::map<std::string, std::string> host_facts_from_json(const std::string& text)
   json::Document document;
   try {
     require_within_limits(text);
-    document = json::Document::parse(text);
+    document = json::document_of(text);
   } catch (const json::Document::exception& error) {
     throw InvalidReport(std::string("is no JSON: ") + error.what());
   }

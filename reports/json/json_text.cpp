@@ -18,7 +18,7 @@ std::string schema_text_of(const Object& sample, const char* title) {
 void parse(const std::string& text, const char* not_json, const Object& into) {
   require_within_limits(text);
   try {
-    const Document document = Document::parse(text);
+    const Document document = document_of(text);
     Reader reader(document, Place{});
     into.visit(reader, into.value);
   } catch (const Document::exception&) {

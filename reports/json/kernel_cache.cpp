@@ -55,8 +55,12 @@ std::string written(const Object& object) {
 
 // A cache that is damaged is made anew; whole JSON of something else is somebody's data.
 void require_own(const std::filesystem::path& path, const std::string& text) {
-  const json::Document document = json::Document::parse(text, nullptr, false);
-  if (document.is_discarded()) return;
+  json::Document document;
+  try {
+    document = json::document_of(text);
+  } catch (const json::Document::exception&) {
+    return;
+  }
   const bool named = document.is_object() && document.contains("schema");
   if (named && document["schema"] == CacheFile{}.schema) return;
   throw std::invalid_argument(path.string() +

@@ -85,12 +85,13 @@ double variance(std::span<const double> samples) {
 double quantile(std::span<const double> samples, double share) {
   require_samples(samples);
   if (!(share >= 0 && share <= 1)) throw std::invalid_argument("a quantile lies within 0 and 1");
-  std::vector<double> sorted(samples.begin(), samples.end());
-  std::ranges::sort(sorted);
-  const double position = share * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<size_t>(position);
-  const size_t above = std::min(below + 1, sorted.size() - 1);
-  return std::lerp(sorted[below], sorted[above], position - static_cast<double>(below));
+  std::vector<double> values(samples.begin(), samples.end());
+  const double position = share * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<std::ptrdiff_t>(position);
+  const auto at = values.begin() + below;
+  std::nth_element(values.begin(), at, values.end());
+  const auto above = std::next(at) == values.end() ? at : std::min_element(at + 1, values.end());
+  return std::lerp(*at, *above, position - static_cast<double>(below));
 }
 
 double median(std::span<const double> samples) { return quantile(samples, 0.5); }

@@ -114,9 +114,11 @@ TEST(AttributionCompare, DoesNotExplainOtherWork) {
                                      std::pair("device", "cpu"), std::pair("classes", "10")}) {
     RunSet other = set_of(some_runs({.step_seconds = 0.05}, 60));
     for (SetRun& run : other.arms[0].runs) {
-      for (KeyField& one : run.key) {
+      std::vector<KeyField> key = run.key;
+      for (KeyField& one : key) {
         if (one.name == field) one.value = value;
       }
+      run.key = key;
     }
     CompareOptions options;
     options.allow_differ = {field};

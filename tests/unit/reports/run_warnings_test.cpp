@@ -36,7 +36,7 @@ TEST(RunWarnings, ComparesTheWorkOfCompleteRunsAlone) {
   RunSet set = made_up_set({{"run", {1000, 1010, 990}}});
   SetRun& interrupted = set.arms[0].runs[0];
   interrupted.run.status = Status::partial;
-  interrupted.key.clear();  // no job had told its environment
+  interrupted.key = {};  // no job had told its environment
   EXPECT_THAT(run_warnings(set), testing::ElementsAre(HasSubstr("left out: partial")));
 }
 
