@@ -4,6 +4,7 @@
 #include <array>
 #include <ctime>
 #include <filesystem>
+#include <limits>
 #include <sstream>
 #include <stdexcept>
 #include <tuple>
@@ -250,9 +251,11 @@ Baseline read_base(const GateForm& form, RunSet& next, const Terminal& terminal)
   remark_foreign(history, terminal);
   require_none_imported(history, "gate judges runs of nearmetal alone");
   std::vector<std::string> hosts = new_hosts(history, next);
-  if (!fs::is_directory(place, ignored) && !form.per_machine) return {history, {}, hosts};
+  const bool is_baseline = fs::is_directory(place, ignored);
+  if (!is_baseline && !form.per_machine) return {history, {}, hosts};
   BaselineWindow window = form.window;
-  window.anchor_runs = form.gate.minimum_runs;
+  window.anchor_runs = is_baseline ? form.gate.minimum_runs : 0;
+  if (!is_baseline) window.recent_runs = std::numeric_limits<int64_t>::max();
   Baseline base = form.per_machine ? matching_runs_by_machine(history, next, window)
                                    : matching_runs(history, next, window);
   base.new_hosts = std::move(hosts);
@@ -277,8 +280,8 @@ ExitCode run_gate(const GateForm& form, const Context& context) {
   require_no_input(request, request.next);
   RunSet next = read_runs(request.next, request.html.has_value());
   require_none_imported(next, "gate judges runs of nearmetal alone");
-  const Baseline base = read_base(form, next, context.terminal);
   remark_foreign(next, context.terminal);
+  const Baseline base = read_base(form, next, context.terminal);
   CompareOptions options = request.options;
   options.base_can_grow = false;
   const auto take_run = [&](RunSet& set) {

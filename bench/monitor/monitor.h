@@ -42,8 +42,8 @@ struct MonitorTable {
   std::vector<RdmaTraffic> rdma_traffic;
 };
 
-/// Half as many rows: the means of two neighbours over their time, and of what throttled them the first. Rows to
-/// come are twice as far apart, so that all of a run weighs alike.
+/// Half as many rows: the means of two neighbours over their time, and of what throttled them the
+/// first. Rows to come are twice as far apart, so that all of a run weighs alike.
 void halve(MonitorTable& table);
 
 /// Samples between construction and stop(), of which those inside the timed window count. Memory is

@@ -279,13 +279,8 @@ StepProfile step_profile(const Profile& profile, double step_seconds, double cac
   result.entries = profile.entries;
   result.step_seconds = step_seconds;
   for (const ProfileEntry& entry : profile.entries) result.sum_seconds += entry.seconds;
-  double copy = profile.copy_bytes_per_second;
-  double matrix = profile.matrix_flops_per_second;
-  // What is exceeded is no ceiling.
-  for (const ProfileEntry& entry : profile.entries) {
-    if (matrix > 0) matrix = std::max(matrix, entry.flops / entry.seconds);
-    if (copy > 0 && entry.bytes > cache_bytes) copy = std::max(copy, entry.bytes / entry.seconds);
-  }
+  const double copy = profile.copy_bytes_per_second;
+  const double matrix = profile.matrix_flops_per_second;
   const Unknown unmeasured{"the backend does not measure this ceiling"};
   if (std::isfinite(cache_bytes)) result.cache_bytes = cache_bytes;
   result.copy_bytes_per_second = copy > 0 ? Maybe(copy) : unmeasured;
@@ -296,7 +291,8 @@ StepProfile step_profile(const Profile& profile, double step_seconds, double cac
   }
   double roofline = 0;
   for (const ProfileEntry& entry : profile.entries) {
-    roofline += floor_seconds(entry.bytes, entry.flops, {copy, matrix, cache_bytes});
+    const double floor = floor_seconds(entry.bytes, entry.flops, {copy, matrix, cache_bytes});
+    roofline += std::min(floor, entry.seconds);  // caches and tricks may beat a ceiling
   }
   result.roofline_seconds = roofline;
   result.share_of_roofline = roofline / step_seconds;

@@ -278,7 +278,8 @@ void print_profile(std::ostream& out, const StepProfile& profile) {
     if (!profile.roofline_seconds) return std::string("-");
     const Ceilings ceilings{*profile.copy_bytes_per_second, *profile.matrix_flops_per_second,
                             profile.cache_bytes.value_or(std::numeric_limits<double>::infinity())};
-    const double seconds = floor_seconds(entry.bytes, entry.flops, ceilings);
+    const double seconds =
+        std::min(entry.seconds, floor_seconds(entry.bytes, entry.flops, ceilings));
     return seconds > 0 ? fixed(1e3 * seconds, 3) : std::string("-");
   };
   for (const ProfileEntry& entry : profile.entries) {

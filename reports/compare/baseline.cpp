@@ -175,6 +175,8 @@ std::vector<std::vector<bool>> splits_of(const Runs& runs, const Sessions& sessi
 
 SelfTest self_test(const Runs& runs, const Sessions& sessions, const DecisionRule& rule) {
   SelfTest test;
+  test.detectable_drop = Unknown{"it takes 3 sessions, or 5 runs of one, that differ"};
+  if (sessions.size() == 2) return test;
   CompareOptions options;
   options.rule = rule;
   std::vector<double> drops;  // from which on each split calls the new part SLOWER
@@ -189,7 +191,6 @@ SelfTest self_test(const Runs& runs, const Sessions& sessions, const DecisionRul
     const double upper = log_interval(*row.log_difference, 1 - 2 * rule.alpha).upper;
     drops.push_back(row.doubt ? 1 : std::max(0.0, -std::expm1(log_margin(rule) - upper)));
   }
-  test.detectable_drop = Unknown{"it takes 3 sessions, or 5 runs of one, that differ"};
   if (!drops.empty()) test.detectable_drop = quantile(drops, planned_power);
   return test;
 }

@@ -56,7 +56,7 @@ void add_new(std::vector<KeyDifference>& differences, const KeyDifference& found
 }
 
 // The key of the run that tells the most of its machine; of equals the first, of the base.
-const std::vector<KeyField>& fullest_key(const ArmPair& pair) {
+const SharedKey& fullest_key(const ArmPair& pair) {
   const auto recorded_fields = [](const SetRun& run) {
     return std::ranges::count_if(run.key,
                                  [](const KeyField& field) { return !field.value.empty(); });
@@ -73,7 +73,7 @@ const std::vector<KeyField>& fullest_key(const ArmPair& pair) {
 std::vector<KeyDifference> differences_within(const ArmPair& pair, const CompareOptions& options) {
   std::vector<KeyDifference> found;
   if (pair.base->runs.empty()) return found;
-  const std::vector<KeyField>& key = fullest_key(pair);
+  const SharedKey& key = fullest_key(pair);
   for (const RunArm* arm : {pair.base, pair.next}) {
     for (const SetRun& run : arm->runs) {
       if (run.key == key) continue;
@@ -89,9 +89,8 @@ std::vector<KeyDifference> differences_within(const ArmPair& pair, const Compare
 }
 
 // Whether steps of the sides have unlike numbers of samples.
-bool is_of_other_batch(const ArmPair& pair, const CompareOptions& options) {
-  if (pair.base == nullptr || pair.next == nullptr) return false;
-  return std::ranges::any_of(differences_within(pair, options), [](const KeyDifference& found) {
+bool is_other_batch(const std::vector<KeyDifference>& differences) {
+  return std::ranges::any_of(differences, [](const KeyDifference& found) {
     return found.name == "batch" || found.name == "accumulate";
   });
 }
@@ -107,8 +106,10 @@ std::vector<const Metric*> compared_metrics(const std::vector<ArmPair>& pairs,
     for (const ArmPair& pair : pairs) {
       if (name == throughput_of_runs) add(throughput_of(pair));
       if (name != all_of_runs) continue;
+      const bool other_batch = pair.base != nullptr && pair.next != nullptr &&
+                               is_other_batch(differences_within(pair, options));
       for (const Metric* metric : all_metrics_of(sample_units)) {
-        const bool compares = !metric->is_of_a_step || !is_of_other_batch(pair, options);
+        const bool compares = !metric->is_of_a_step || !other_batch;
         if (compares && is_known(*metric, pair)) add(*metric);
       }
     }
@@ -166,12 +167,13 @@ void add_rows(Comparison& comparison, const ArmPair& pair,
                                (pair.base == nullptr ? new_name(options) : base_name(options)));
   }
   bool refused = false;
-  for (const KeyDifference& found : differences_within(pair, comparison.options)) {
+  const std::vector<KeyDifference> differences = differences_within(pair, comparison.options);
+  for (const KeyDifference& found : differences) {
     refused |= !found.allowed;
     add_new(comparison.key_differences, found);
   }
   if (refused) return add_without_figures("the runs differ in what must agree");
-  const bool other_batch = is_of_other_batch(pair, comparison.options);
+  const bool other_batch = is_other_batch(differences);
   for (const Metric* metric : metrics) {
     comparison.rows.push_back(
         other_batch && metric->is_of_a_step
@@ -287,7 +289,8 @@ std::string not_explained(const ArmPair& pair, const CompareOptions& options,
 bool add_monitored(Comparison& comparison, const ArmPair& pair, const ExplainedSide& base,
                    const ExplainedSide& next) {
   const auto row = std::ranges::find_if(comparison.rows, [&](const ComparisonRow& found) {
-    return found.arm == pair.name && found.since.empty() && found.difference;
+    return found.arm == pair.name && found.since.empty() && found.difference &&
+           found.verdict != Verdict::equivalent;
   });
   const auto [causes, others] = monitored_differences(base.runs, next.runs, goodness(*row) < 0);
   const std::string arm = comparison.rows.size() > 1 ? pair.name + ": " : "";

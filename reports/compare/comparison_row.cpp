@@ -251,6 +251,15 @@ Sessions mean_of_rows(const std::vector<const ComparisonRow*>& rows,
   return means;
 }
 
+// Of figures without noise; none of fewer than 2 runs a side.
+std::optional<RunDifference> exact_difference(const CountedRuns& base, const CountedRuns& next) {
+  constexpr double error = 1e-9;  // no interval is empty
+  if (std::min(base.values.size(), next.values.size()) < 2) return std::nullopt;
+  const auto degrees = static_cast<double>(base.values.size() + next.values.size() - 2);
+  const double ratio = geometric_mean(next.values) / geometric_mean(base.values);
+  return RunDifference{Method::welch, {std::log(ratio), error, degrees}, {}};
+}
+
 // Without a spread there is a difference, but nothing to judge it by.
 void fill_difference_alone(ComparisonRow& row, bool paired) {
   const bool few = std::min(row.base_side.runs, row.new_side.runs) < 2;
@@ -355,7 +364,8 @@ ComparisonRow compare_arms(const RunArm& base_arm, const RunArm& new_arm, const 
     mark_unmeasured(row, {row.reason});
     return row;
   }
-  const auto found = run_difference(base, next, values_of(others, metric), options.base_can_grow);
+  auto found = run_difference(base, next, values_of(others, metric), options.base_can_grow);
+  if (!found && metric.is_exact) found = exact_difference(base, next);
   if (found) {
     fill_figures(row, *found, base, next, metric, options);
   } else {

@@ -278,7 +278,8 @@ std::pair<Comparison, GateResult> judge_sequentially(const Baseline& base, RunSe
     if (result.exit_code == ExitCode::ok && gate_options.fail_on == FailOn::regression &&
         result.inconclusive && reruns < most_reruns && are_equivalent_at(alpha, comparison)) {
       result.inconclusive = false;
-      result.verdict += "; equivalent at alpha " + plain_percent(alpha) + ", which ends the reruns";
+      result.verdict += "; equivalent at alpha " + plain_percent(alpha) +
+                        " of this look alone, which ends the reruns";
     }
     if (!result.inconclusive || base_is_short || reruns == most_reruns) {
       return {comparison, result};

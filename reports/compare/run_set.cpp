@@ -45,6 +45,16 @@ Run kept_of(const Run& run, bool with_steps) {
   return copy;
 }
 
+std::string session_of(const Run& run, const std::vector<Environment>& environments) {
+  constexpr size_t day_digits = 10;  // of 2026-01-31T...
+  std::set<std::string> machines;
+  for (const Rank& rank : run.ranks) {
+    if (rank.environment < 0 || rank.environment >= std::ssize(environments)) continue;
+    machines.insert(operating_system_of(environments[rank.environment]));
+  }
+  return joined({machines.begin(), machines.end()}) + " " + run.started_at.substr(0, day_digits);
+}
+
 void require_arm(const Report& report, const std::string& wanted, const std::string& source) {
   if (std::ranges::find(report.arms, wanted, &Arm::name) != report.arms.end()) return;
   std::vector<std::string> names;
@@ -213,7 +223,10 @@ std::map<std::string, RunSet> by_machine(const RunSet& set) {
   for (const RunArm& arm : set.arms) {
     for (const SetRun& run : arm.runs) {
       const std::string hosts = hosts_of(set, run.run);
-      add_run(parts[hosts], arm.name + " on " + hosts, run, set.environments);
+      RunSet& part = parts[hosts];
+      const std::string name = arm.name + " on " + hosts;
+      arm_in(part.arms, name, arm).group = arm.group;
+      add_run(part, name, run, set.environments);
     }
   }
   return parts;

@@ -6,7 +6,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "base/text.h"
 #include "reports/document/settings.h"
 
 namespace nearmetal {
@@ -26,11 +25,16 @@ Maybe<double> slowest(const Run& run) {
   return slowest;
 }
 
+// Ratios need one above 0.
+Maybe<double> above_zero(const Maybe<double>& value) {
+  return value && *value == 0 ? Unknown{"it is 0"} : value;
+}
+
 // What one step cannot show.
 template <auto seconds_of>
 Maybe<double> of_several_steps(const Run& run) {
   if (run.window && run.window->steps < 2) return Unknown{"its window is one step"};
-  return slowest<&Rank::step_time, seconds_of>(run);
+  return above_zero(slowest<&Rank::step_time, seconds_of>(run));
 }
 
 template <SampleUnit unit>
@@ -103,7 +107,7 @@ const Metric& per_gpu_metric() {
 }
 
 Maybe<double> exposed_communication(const Run& run) {
-  if (run.communication) return run.communication->exposed_seconds_per_step;
+  if (run.communication) return above_zero(run.communication->exposed_seconds_per_step);
   return Unknown{"no gradients are exchanged"};
 }
 
@@ -122,10 +126,11 @@ Maybe<double> samples_per_joule(const Run& run) {
   if (run.sample != unit) return throughput<unit>(run);
   if (!run.window) return Unknown{run.window.reason};
   if (!run.jobs.empty()) return Unknown{"its jobs have windows of their own"};
+  if (const Maybe<double> whole = gpus_of(run); !whole) return whole;
   std::set<std::pair<int64_t, int64_t>> gpus;
   double joules = 0;
   for (const Rank& rank : run.ranks) {
-    if (!rank.monitoring || !rank.gpu) return Unknown{"no GPU was monitored"};
+    if (!rank.monitoring) return Unknown{"no GPU was monitored"};
     if (!rank.monitoring->joules) return Unknown{rank.monitoring->joules.reason};
     if (gpus.emplace(rank.environment, *rank.gpu).second) joules += *rank.monitoring->joules;
   }
@@ -141,7 +146,7 @@ constexpr Metric per_joule_metric = {
 constexpr std::array metrics_on_request = {
     milliseconds("jitter_seconds", of_several_steps<&StepTime::jitter_seconds>),
     milliseconds("exposed_communication_seconds", exposed_communication),
-    Metric{"device_bytes", "B", "GB", 1e-9, false, false, most_device_bytes},
+    Metric{"device_bytes", "B", "GB", 1e-9, false, false, most_device_bytes, 0, false, true},
     per_joule_metric<SampleUnit::image>, per_joule_metric<SampleUnit::sequence>};
 
 Maybe<double> bus_bandwidth(const Run& run) {
@@ -243,16 +248,6 @@ double throughput_of(const TimedWindow& window) {
 
 double mean_step_seconds(const TimedWindow& window) {
   return window.seconds / static_cast<double>(window.steps);
-}
-
-std::string session_of(const Run& run, const std::vector<Environment>& environments) {
-  constexpr size_t day_digits = 10;  // of 2026-01-31T...
-  std::set<std::string> machines;
-  for (const Rank& rank : run.ranks) {
-    if (rank.environment < 0 || rank.environment >= std::ssize(environments)) continue;
-    machines.insert(operating_system_of(environments[rank.environment]));
-  }
-  return joined({machines.begin(), machines.end()}) + " " + run.started_at.substr(0, day_digits);
 }
 
 Maybe<double> run_seconds(const Run& run) {

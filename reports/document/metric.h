@@ -21,6 +21,7 @@ struct Metric {
   Maybe<double> (*value_of)(const Run& run);
   int64_t fewest_steps = 0;   // of a window; of fewer, a quantile is little more than the longest
   bool is_of_a_step = false;  // which is longer with a larger batch
+  bool is_exact = false;      // without noise: of runs that agree it is known
 };
 
 /// The metrics of runs in these units, each once. Throughput in the first unit comes first: it is
@@ -43,8 +44,6 @@ const Metric& metric_from(const std::string& name);
 double throughput_of(double samples, double seconds);
 double throughput_of(const TimedWindow& window);
 double mean_step_seconds(const TimedWindow& window);
-/// What did the same to all runs that share it: hosts, their boots, and the day.
-std::string session_of(const Run& run, const std::vector<Environment>& environments);
 /// What a run takes: set-up, warm-up and window.
 Maybe<double> run_seconds(const Run& run);
 

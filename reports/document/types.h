@@ -407,7 +407,7 @@ struct Arm {
 struct Report {
   NM_DECLARE_SPECIAL_MEMBERS(Report);
   std::string schema = "nearmetal/report";
-  std::string schema_version = "1.15";  // major: breaks readers; minor: adds
+  std::string schema_version = "1.16";  // major: breaks readers; minor: adds
   Kind kind = Kind::measured;
   Status status = Status::complete;
   int64_t exit_code = 0;

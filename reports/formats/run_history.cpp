@@ -74,26 +74,29 @@ TextTable session_table(const RunSet& set) {
 }
 
 void print_otava_csv(std::ostream& out, const RunSet& set) {
-  std::map<std::string, std::vector<const Runs*>> by_session;
+  std::vector<std::map<std::string, const Runs*>> others;  // by arm and session
   std::vector<std::vector<Runs>> of_arms;
   out << "time,commit";
   for (const RunArm& arm : set.arms) {
     of_arms.push_back(sessions_in_order(arm));
-    out << ',' << quoted_label(arm.name);
+    out << ",\"" << replaced(printable(arm.name), "\"", "\"\"") << '"';
   }
   out << "\r\n";
   for (const std::vector<Runs>& sessions : of_arms) {
-    for (const Runs& runs : sessions) by_session[runs.front()->session].push_back(&runs);
+    auto& by_session = others.emplace_back();
+    for (const Runs& runs : sessions) by_session[runs.front()->session] = &runs;
   }
-  std::map<std::string, std::string> lines;  // by time
-  for (const auto& [session, arms] : by_session) {
-    if (arms.size() < set.arms.size()) continue;
-    const SetRun& first = *arms.front()->front();
-    std::string& line = lines[first.run.started_at];
-    line = first.run.started_at + "," + commit_of(first);
-    for (const Runs* runs : arms) line += "," + exact(geometric_mean(throughputs_of(*runs)));
+  for (size_t i = 0; !of_arms.empty() && i < of_arms.front().size(); ++i) {
+    const SetRun& first = *of_arms.front()[i].front();
+    std::string line = first.run.started_at + "," + commit_of(first);
+    const bool in_all = std::ranges::all_of(others, [&](const auto& by_session) {
+      const auto found = by_session.find(first.session);
+      if (found == by_session.end()) return false;
+      line += "," + exact(geometric_mean(throughputs_of(*found->second)));
+      return true;
+    });
+    if (in_all) out << line << "\r\n";
   }
-  for (const auto& [time, line] : lines) out << line << "\r\n";
 }
 
 }  // namespace nearmetal

@@ -13,7 +13,6 @@
 #include "reports/compare/work_text.h"
 #include "reports/document/metric.h"
 #include "reports/document/warning_text.h"
-#include "reports/statistics/statistics.h"
 
 namespace nearmetal {
 namespace {
@@ -54,20 +53,16 @@ std::string schedule_text(const SetRun& run, int64_t stages) {
   return key_value(run, "schedule", to_string(RunConfig{}.schedule));
 }
 
-// Of all complete runs; of several that differ with the interval of their mean.
+// The mean of all complete runs, with its interval.
 std::string bubble_cell(const RunArm& arm) {
-  std::vector<double> shares;
+  SessionTerm term;
   for (const SetRun* run : complete_runs(arm)) {
-    if (run->run.pipeline && run->run.pipeline->bubble.measured) {
-      shares.push_back(100 * *run->run.pipeline->bubble.measured);
-    }
+    const auto& pipeline = run->run.pipeline;
+    if (!pipeline || pipeline->bubble.measured.value.value_or(0) <= 0) continue;
+    term.runs[run->session].push_back(std::log(100 * *pipeline->bubble.measured));
   }
-  if (shares.empty()) return "-";
-  const bool has_logs = std::ranges::min(shares) > 0;
-  const auto estimate = has_logs ? log_mean(shares) : std::nullopt;
-  return (estimate ? with_interval(std::exp(estimate->value), interval(*estimate, side_confidence))
-                   : significant(mean(shares), 3)) +
-         " %";
+  if (term.runs.empty()) return "-";
+  return estimate_text(estimate_around(mean_of(term.runs), {&term, 1})) + " %";
 }
 
 // "2 x 1": replicas, and the stages of each.

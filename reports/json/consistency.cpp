@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "base/errors.h"
 #include "base/text.h"
@@ -62,7 +63,10 @@ int64_t minor_version(const Report& report) {
 }
 
 // Whether its figures follow the rules of this version, in all of which earlier ones may differ.
-bool follows_todays_rules(const Report& report) { return minor_version(report) >= 15; }
+bool follows_todays_rules(const Report& report, const Run& run) {
+  return minor_version(report) >= 16 && run.tool.value_or(report.tool) == report.tool &&
+         run.status == Status::complete;
+}
 
 void check_step_time(const StepTime& time, std::span<const double> steps, bool by_todays_rules,
                      const Place& place) {
@@ -305,13 +309,17 @@ void check_run(const Run& run, const RunConfig& config, bool by_todays_rules, co
 
 // Means of the throughputs of an arm's complete runs: of all, and of their sessions; none where it
 // has no such run.
-std::vector<double> means_of(const Arm& arm, const std::vector<Environment>& environments) {
+std::vector<double> means_of(const Arm& arm) {
+  constexpr size_t day_digits = 10;  // of 2026-01-31T...
   std::vector<double> all, means;
-  std::map<std::string, std::vector<double>> sessions;
+  // Of operating systems, each of which has an environment of its own, and day.
+  std::map<std::pair<std::set<int64_t>, std::string>, std::vector<double>> sessions;
   for (const Run& run : arm.runs) {
     if (run.status != Status::complete || run.throughput.value.value_or(0) <= 0) continue;
     all.push_back(*run.throughput);
-    sessions[session_of(run, environments)].push_back(*run.throughput);
+    std::set<int64_t> systems;
+    for (const Rank& rank : run.ranks) systems.insert(rank.environment);
+    sessions[{systems, run.started_at.substr(0, day_digits)}].push_back(*run.throughput);
   }
   if (all.empty()) return {};
   for (const auto& [session, runs] : sessions) means.push_back(geometric_mean(runs));
@@ -322,8 +330,7 @@ std::vector<double> means_of(const Arm& arm, const std::vector<Environment>& env
 void check_speedup(const Report& report, const Arm& arm, const Place& place) {
   const auto reference = std::ranges::find(report.arms, arm.speedup->against, &Arm::name);
   if (reference == report.arms.end()) return;
-  const std::vector<double> of_arm = means_of(arm, report.environments);
-  const std::vector<double> of_reference = means_of(*reference, report.environments);
+  const std::vector<double> of_arm = means_of(arm), of_reference = means_of(*reference);
   if (of_arm.empty() || of_reference.empty()) return;
   const auto ranks_of = [](const Arm& one) {
     return static_cast<double>(one.runs.front().world_size);
@@ -415,7 +422,7 @@ void require_consistent_runs(const Report& report) {
       for (size_t k = 0; k < run.ranks.size(); ++k) {
         check_references(run.ranks[k], report.environments, Place{&ranks, {}, k});
       }
-      check_run(run, config, follows_todays_rules(report), place);
+      check_run(run, config, follows_todays_rules(report, run), place);
       if (records_its_jobs(run, report.arms[i], report)) {
         check_jobs(run, report.arms[i], config, place);
       }

@@ -187,6 +187,9 @@ Maybe<JobSpeeds> job_speeds(const RunArm& arm) {
     if (!run->run.throughput) return Unknown{run->run.throughput.reason};
     speeds.of_runs.push_back(speeds_of_jobs(run->run));
     speeds.sessions.push_back(run->session);
+    if (speeds.of_runs.back().size() != speeds.of_runs.front().size()) {
+      return Unknown{"its runs have unlike numbers of jobs"};
+    }
   }
   return speeds;
 }
@@ -204,20 +207,24 @@ std::vector<double> means_of_jobs(const JobSpeeds& speeds) {
 
 // The mean of a figure that each run has.
 template <class OfRun>
-Estimate mean_over_runs(const JobSpeeds& speeds, const OfRun& of_run) {
+Estimate mean_over_runs(const JobSpeeds& speeds, const OfRun& of_run,
+                        double confidence = side_confidence) {
   SessionTerm term;
   for (size_t i = 0; i < speeds.of_runs.size(); ++i) {
     term.runs[speeds.sessions[i]].push_back(std::log(of_run(speeds.of_runs[i])));
   }
-  return estimate_around(mean_of(term.runs), {&term, 1});
+  return estimate_around(mean_of(term.runs), {&term, 1}, confidence);
 }
 
 Estimate worst_of_best(const JobSpeeds& speeds) {
   const std::vector<double> means = means_of_jobs(speeds);
   const auto [worst, best] = std::ranges::minmax_element(means);
   const size_t slowest = worst - means.begin(), fastest = best - means.begin();
+  // The pair is the one of all pairs that differs most (Bonferroni).
+  const size_t pairs = std::max<size_t>(1, means.size() * (means.size() - 1) / 2);
   return mean_over_runs(
-      speeds, [=](const std::vector<double>& run) { return run[slowest] / run[fastest]; });
+      speeds, [=](const std::vector<double>& run) { return run[slowest] / run[fastest]; },
+      1 - (1 - side_confidence) / static_cast<double>(pairs));
 }
 
 void add_fairness(const Maybe<JobSpeeds>& speeds, FractionPoint& point) {
@@ -267,8 +274,7 @@ Estimate speed_ratio(const RunArm& arm, const RunArm& base, double confidence = 
 Maybe<JobProgress> progress_of(const RunArm& arm, const std::vector<const RunArm*>& alone) {
   if (std::ranges::find(alone, nullptr) != alone.end()) return Unknown{"no such job ran alone"};
   if (std::ranges::find(alone, &arm) != alone.end()) return Unknown{"it is the reference"};
-  JobProgress progress;
-  progress.alone = alone;
+  JobProgress progress{{}, alone};
   if (arm.share->mode == SharingMode::serial)
     progress.part = 1.0 / static_cast<double>(alone.size());
   for (const SetRun* run : timed_runs(arm)) {

@@ -83,6 +83,36 @@ TEST(ComparedMetrics, OfEnergyMemoryJitterAndCommunicationHaveIntervals) {
   EXPECT_EQ(judge(comparison, {}).exit_code, ExitCode::gate_failed);
 }
 
+// Runs of one program hold the same memory.
+TEST(ComparedMetrics, OfMemoryAreKnownWhereRunsAgree) {
+  const auto set_of = [](int64_t bytes, int minute) {
+    RunSet set = made_up_set({{"run", {1000, 1001, 999}}}, minute);
+    for (SetRun& run : set.arms[0].runs) run.run.ranks[0].device_bytes = bytes;
+    return set;
+  };
+  CompareOptions options;
+  options.metrics = {"device_bytes"};
+  const auto verdict = [&](int64_t bytes) {
+    return compare(set_of(4'000'000'000, 0), set_of(bytes, 60), options).rows.at(0).verdict;
+  };
+  EXPECT_EQ(verdict(4'000'000'000), Verdict::equivalent);
+  EXPECT_EQ(verdict(5'000'000'000), Verdict::slower);
+}
+
+TEST(ComparedMetrics, OfNothingAreUnknown) {
+  CompareOptions options;
+  options.metrics = {all_of_runs};
+  RunSet set = made_up_set({{"run", {1000, 1001, 999}}});
+  for (SetRun& run : set.arms[0].runs) {
+    run.run.ranks[0].step_time.value->jitter_seconds = 0;
+    run.run.ranks[0].monitoring.reset();
+  }
+  for (const ComparisonRow& row : compare(set, set, options).rows) {
+    EXPECT_NE(row.verdict, Verdict::invalid) << row.metric;
+    EXPECT_NE(row.metric, "jitter_seconds");
+  }
+}
+
 // What is known within a run is the error of its mean step.
 TEST(ComparedMetrics, HaveTheirOwnNoise) {
   CompareOptions options;

@@ -214,6 +214,12 @@ TEST(Fractions, TheWorstJobIsTheOneThatIsSlowerOverTheRuns) {
   EXPECT_LT(one.worst_of_best->interval->lower, 0.95);
 }
 
+TEST(Fractions, RunsOfUnlikeNumbersOfJobsHaveNoFairness) {
+  Report report = four_jobs();
+  report.arms[3].runs[1].jobs.pop_back();
+  EXPECT_EQ(points_of(report)[3].fairness.reason, "its runs have unlike numbers of jobs");
+}
+
 TEST(Fractions, AnArmWithNeighboursIsComparedWithUndisturbedArms) {
   Report report = four_jobs();
   Arm beside = shared_arm(

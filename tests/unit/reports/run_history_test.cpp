@@ -58,6 +58,16 @@ TEST(RunHistory, IsACsvOfSessionsThatHaveAllArms) {
   EXPECT_THAT(out.str(), testing::HasSubstr("Z,bbbbbbbbbbbb,1004.98"));
 }
 
+TEST(RunHistory, HasALineForEachOfTwoSessionsThatBeganAtOnce) {
+  RunSet set = made_up_set({{"run, 1=\"a\"", {1, 2}}});
+  set.arms[0].runs[1].session = "another host";
+  set.arms[0].runs[1].run.started_at = set.arms[0].runs[0].run.started_at;
+  std::ostringstream out;
+  print_otava_csv(out, set);
+  EXPECT_THAT(out.str(), testing::StartsWith("time,commit,\"run, 1=\"\"a\"\"\"\r\n"));
+  EXPECT_EQ(std::ranges::count(out.str(), '\n'), 3);
+}
+
 TEST(RunHistory, IsDrawnAgainstTheMedian) {
   const Chart chart = run_order_chart(shown_arms(made_up_set({{"run", {1000, 1010, 990}}})));
   EXPECT_THAT(chart.csv, testing::HasSubstr("\"run\",2,\"2026-01-31T00:01:00Z\",1010,1\n"));

@@ -265,6 +265,9 @@ TEST(Baseline, TestsItself) {
   EXPECT_EQ(sessions.splits, 4);
   EXPECT_EQ(sessions.slower, 1) << "the last day, of the others";
   EXPECT_EQ(tested(made_up_set({{"run", {1000, 1001, 1002}}})).splits, 0);
+  RunSet two = made_up_set({{"run", {1000, 1001, 1002, 1000, 1001, 1002}}});
+  for (size_t i = 3; i < 6; ++i) two.arms[0].runs[i].session = "another";
+  EXPECT_FALSE(tested(two).detectable_drop) << "two sessions, one a side";
   EXPECT_FALSE(tested(made_up_set({{"run", {1000, 1001, 1002}}})).detectable_drop);
 }
 

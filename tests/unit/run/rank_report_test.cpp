@@ -310,7 +310,7 @@ TEST_F(RankReport, SetsTheStepBesideItsRoofline) {
   EXPECT_DOUBLE_EQ(*run.profile->share_of_roofline, 0.4);
 }
 
-TEST_F(RankReport, HasNoCeilingThatAKernelExceeds) {
+TEST_F(RankReport, HasNoFloorAboveTheTimeTaken) {
   result.checks.profile = Profile{
       .entries =
           {{.name = "conv", .implementation = "a", .seconds = 0.02, .flops = 100, .bytes = 10},
@@ -318,9 +318,7 @@ TEST_F(RankReport, HasNoCeilingThatAKernelExceeds) {
       .copy_bytes_per_second = 500,
       .matrix_flops_per_second = 1000};
   const nearmetal::Run run = make();
-  EXPECT_DOUBLE_EQ(*run.profile->matrix_flops_per_second, 5000);
-  EXPECT_DOUBLE_EQ(*run.profile->copy_bytes_per_second, 800);
-  EXPECT_DOUBLE_EQ(*run.profile->roofline_seconds, 0.12) << "no floor is above the time taken";
+  EXPECT_DOUBLE_EQ(*run.profile->roofline_seconds, 0.12) << "0.02 and 0.1, not 0.1 and 0.16";
 }
 
 }  // namespace
