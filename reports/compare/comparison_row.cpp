@@ -312,7 +312,7 @@ Maybe<double> mean_run_seconds(std::span<const SetRun* const> runs) {
   if (runs.empty()) return Unknown{"no complete run"};
   double sum = 0;
   for (const SetRun* run : runs) {
-    const Maybe<double> seconds = run_seconds(run->run);
+    Maybe<double> seconds = run_seconds(run->run);
     if (!seconds) return seconds;
     sum += *seconds;
   }

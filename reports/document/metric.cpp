@@ -126,7 +126,7 @@ Maybe<double> samples_per_joule(const Run& run) {
   if (run.sample != unit) return throughput<unit>(run);
   if (!run.window) return Unknown{run.window.reason};
   if (!run.jobs.empty()) return Unknown{"its jobs have windows of their own"};
-  if (const Maybe<double> whole = gpus_of(run); !whole) return whole;
+  if (Maybe<double> whole = gpus_of(run); !whole) return whole;
   std::set<std::pair<int64_t, int64_t>> gpus;
   double joules = 0;
   for (const Rank& rank : run.ranks) {
@@ -251,7 +251,7 @@ double mean_step_seconds(const TimedWindow& window) {
 }
 
 Maybe<double> run_seconds(const Run& run) {
-  const Maybe<double> set_up = slowest<&Rank::set_up, &SetUp::total_seconds>(run);
+  Maybe<double> set_up = slowest<&Rank::set_up, &SetUp::total_seconds>(run);
   if (!set_up) return set_up;
   if (!run.window) return Unknown{run.window.reason};
   return *set_up + run.window->seconds +

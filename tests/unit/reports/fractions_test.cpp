@@ -15,6 +15,7 @@
 #include "reports/json/json.h"
 #include "reports/merge/merge.h"
 #include "reports/sharing/fraction_tables.h"
+#include "tests/support/made_up_runs.h"
 #include "tests/support/made_up_shares.h"
 
 namespace nearmetal {
