@@ -34,10 +34,9 @@ File scratch_file(const std::string& content) {
   File file(std::tmpfile(), std::fclose);
   if (!file) throw std::runtime_error("no temporary file for gnuplot");
   const bool written = std::fwrite(content.data(), 1, content.size(), file.get()) == content.size();
-  if (!written || std::fflush(file.get()) != 0) {
+  if (!written || std::fflush(file.get()) != 0 || std::fseek(file.get(), 0, SEEK_SET) != 0) {
     throw std::runtime_error("the temporary file for gnuplot cannot be written");
   }
-  std::rewind(file.get());
   return file;
 }
 

@@ -154,11 +154,13 @@ TEST(MonitorVerdict, AllOfALongRunWeighsAlike) {
   std::bernoulli_distribution throttled(0.01);
   MonitorTable table;
   table.names = {"cpu_steal_share"};
-  for (double seconds = 0; seconds < hour; seconds += table.interval_seconds) {
+  double seconds = 0;
+  while (seconds < hour) {
     if (table.seconds.size() == 8192) halve(table);
     table.seconds.push_back(seconds);
     table.values.push_back(seconds < hour / 2 ? 1 : 0);
     table.throttle_bits.push_back(throttled(engine) ? 0x4 : 0);
+    seconds += table.interval_seconds;
   }
   const Monitoring result = judge_samples(table);
   EXPECT_NEAR(result.series.at(0).mean, 0.5, 0.001);
