@@ -7,6 +7,7 @@
 
 #include "base/errors.h"
 #include "reports/compare/baseline.h"
+#include "reports/compare/compare.h"
 #include "reports/compare/read_runs.h"
 #include "reports/document/metric.h"
 #include "tests/support/made_up_runs.h"
