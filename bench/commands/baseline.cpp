@@ -69,7 +69,7 @@ void add_options_of_show(Options& options, BaselineForm& form) {
   add_name(options, "name of the baseline, or a report or folder", form);
   add_rule_options(options, form.options);
   options.toggle("--self-test", form.self_test,
-                 "compare parts of it with the rest: its false alarms, and the drop it finds");
+                 "compare parts of it with the rest: how many false alarms, which drop is found");
   options.toggle("--json", form.json, json_help);
 }
 
@@ -184,17 +184,19 @@ void print_plan(std::ostream& out, const BaselineSeries& series, const DecisionR
 
 void print_self_test(std::ostream& out, const BaselineSeries& series) {
   const SelfTest& test = *series.self_test;
-  if (!test.detectable_drop) {
+  if (test.splits == 0) {
     print_line(out, "no self-test: " + test.detectable_drop.reason, "  ");
     return;
   }
+  const std::string found = test.detectable_drop
+                                ? plain_percent(planned_power) + " of them would find a drop of " +
+                                      plain_percent(std::ceil(1000 * *test.detectable_drop) / 1000)
+                                : test.detectable_drop.reason;
   print_line(out,
              "self-test: " + std::to_string(test.slower) + " of " +
                  counted(test.splits, "comparison") + " of " +
                  (series.sessions > 1 ? "a session" : "some runs") +
-                 " with the rest called it SLOWER; " + plain_percent(planned_power) +
-                 " of them would find a drop of " +
-                 plain_percent(std::ceil(1000 * *test.detectable_drop) / 1000),
+                 " with the rest called it SLOWER; " + found,
              "  ");
 }
 

@@ -16,8 +16,9 @@
 namespace nearmetal {
 namespace {
 
-constexpr size_t most_samples = 8192;     // in memory
-constexpr double slow_every_seconds = 1;  // counters of errors and processes take many calls
+constexpr size_t most_samples = 8192;      // in memory
+constexpr double opening_seconds = 0.002;  // by which the window may be seen to open late
+constexpr double slow_every_seconds = 1;   // counters of errors and processes take many calls
 
 constexpr size_t most_values = 300;  // of a series in the report
 constexpr size_t fewest_samples_for_drift = 8;
@@ -212,22 +213,25 @@ void Monitor::loop() {
     } else {
       read_totals();
     }
-    wake_.wait_for(lock, std::chrono::duration<double>(table_.interval_seconds),
-                   [this] { return over_; });
+    // Counters of totals must be read as soon as the window opens.
+    const double wait = sources_->opened ? table_.interval_seconds
+                                         : std::min(table_.interval_seconds, opening_seconds);
+    wake_.wait_for(lock, std::chrono::duration<double>(wait), [this] { return over_; });
   }
 }
 
 void Monitor::sample(double seconds) {
   if (!sources_->opened) {  // rates count from here
     sources_->opened = true;
+    GpuSource* gpu = sources_->gpu.get();
+    if (gpu != nullptr) sources_->first_joules = gpu->joules();  // first, as it counts on meanwhile
     sources_->first_rdma = rdma_counters(options_.root);
     sources_->first_throttling = group_throttling(options_.root);
     std::vector<double> unused(CpuSource::names().size());
     sources_->cpu.read(unused.data());
-    if (GpuSource* gpu = sources_->gpu.get()) {
+    if (gpu != nullptr) {
       sources_->first_memory_errors = gpu->memory_errors();
       sources_->first_link_errors = gpu->link_errors();
-      sources_->first_joules = gpu->joules();
     }
     return;
   }
@@ -257,6 +261,9 @@ void Monitor::sample(double seconds) {
 void Monitor::read_totals() {
   if (!sources_->opened || sources_->closed) return;
   sources_->closed = true;
+  if (sources_->gpu != nullptr) {
+    table_.joules = difference(sources_->gpu->joules(), sources_->first_joules);
+  }
   const std::vector<GroupThrottling> throttling = group_throttling(options_.root);
   const std::vector<GroupThrottling>& first = sources_->first_throttling;
   for (size_t i = 0; i < std::min(first.size(), throttling.size()); ++i) {
@@ -266,8 +273,6 @@ void Monitor::read_totals() {
       table_.held_share = std::max(table_.held_share.value_or(0), throttled / periods);
   }
   table_.rdma_traffic = traffic_since(sources_->first_rdma, rdma_counters(options_.root));
-  if (sources_->gpu == nullptr) return;
-  table_.joules = difference(sources_->gpu->joules(), sources_->first_joules);
 }
 
 std::optional<Monitoring> Monitor::stop(const Maybe<double>& samples) {

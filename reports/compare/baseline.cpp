@@ -173,25 +173,36 @@ std::vector<std::vector<bool>> splits_of(const Runs& runs, const Sessions& sessi
   return splits;
 }
 
-SelfTest self_test(const Runs& runs, const Sessions& sessions, const DecisionRule& rule) {
+// As a gate does, with the latest runs of the rest.
+SelfTest self_test(Runs runs, const Sessions& sessions, const DecisionRule& rule) {
   SelfTest test;
   test.detectable_drop = Unknown{"it takes 3 sessions, or 5 runs of one, that differ"};
   if (sessions.size() == 2) return test;
   CompareOptions options;
   options.rule = rule;
   std::vector<double> drops;  // from which on each split calls the new part SLOWER
+  std::ranges::stable_sort(runs, {}, [](const SetRun* run) { return run->run.started_at; });
   for (const std::vector<bool>& is_new : splits_of(runs, sessions)) {
-    RunArm sides[2];
-    for (size_t i = 0; i < runs.size(); ++i) sides[is_new[i] ? 1 : 0].runs.push_back(*runs[i]);
+    Runs sides[2];
+    for (size_t i = 0; i < runs.size(); ++i) sides[is_new[i] ? 1 : 0].push_back(runs[i]);
+    const size_t left = std::ssize(sides[0]) -
+                        std::min<int64_t>(std::ssize(sides[0]), BaselineWindow{}.recent_runs);
+    RunArm base, next;
+    for (const SetRun* run : std::span(sides[0]).subspan(left)) base.runs.push_back(*run);
+    for (const SetRun* run : sides[1]) next.runs.push_back(*run);
     const Metric& metric = throughput_metric(runs.front()->run.sample);
-    const ComparisonRow row = compare_arms(sides[0], sides[1], metric, options, {});
+    const ComparisonRow row = compare_arms(base, next, metric, options, {});
     if (!row.log_difference) continue;
     ++test.splits;
     test.slower += row.verdict == Verdict::slower ? 1 : 0;
     const double upper = log_interval(*row.log_difference, 1 - 2 * rule.alpha).upper;
     drops.push_back(row.doubt ? 1 : std::max(0.0, -std::expm1(log_margin(rule) - upper)));
   }
-  if (!drops.empty()) test.detectable_drop = quantile(drops, planned_power);
+  if (drops.empty()) return test;
+  test.detectable_drop = quantile(drops, planned_power);
+  if (*test.detectable_drop >= 1) {
+    test.detectable_drop = Unknown{"too many are in doubt for any drop to be found"};
+  }
   return test;
 }
 
@@ -343,8 +354,9 @@ std::vector<std::string> new_hosts(const RunSet& history, const RunSet& next) {
   std::vector<std::string> hosts;
   for (const Environment& host : next.environments) {
     const bool known = std::ranges::any_of(history.environments, [&](const Environment& other) {
+      const bool has_ids = host.machine_id && other.machine_id;
       return same(host.boot_id, other.boot_id) || same(host.machine_id, other.machine_id) ||
-             host.host_name == other.host_name;
+             (!has_ids && host.host_name == other.host_name);
     });
     if (!known) add_new(hosts, host.host_name);
   }

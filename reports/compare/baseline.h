@@ -64,8 +64,8 @@ Baseline matching_runs(const RunSet& history, const RunSet& next, const Baseline
 Baseline matching_runs_by_machine(const RunSet& history, RunSet& next,
                                   const BaselineWindow& window);
 
-/// Hosts of `next` that none of the history is: by what a kernel drew when it started, its
-/// installation or its name.
+/// Hosts of `next` that none of the history is: by what a kernel drew when it started, by its
+/// installation, or where that is not told of both, by its name.
 std::vector<std::string> new_hosts(const RunSet& history, const RunSet& next);
 
 /// What a gate needs to find a drop: so many runs a side, within one session, or of a baseline of
@@ -108,7 +108,7 @@ inline constexpr double needed_runs_power = 0.95;
 
 /// The series of each fingerprint and arm of a baseline, in order of these. A self-test takes each
 /// session in turn as the new runs, or where there is one as many runs as a gate needs at least,
-/// drawn 1000 times.
+/// drawn 1000 times, and the latest runs of the rest as the base.
 std::vector<BaselineSeries> series_of(const RunSet& set, const std::string& baseline,
                                       const DecisionRule& rule, bool with_self_test = false);
 

@@ -251,10 +251,14 @@ Sessions mean_of_rows(const std::vector<const ComparisonRow*>& rows,
   return means;
 }
 
-// Of figures without noise; none of fewer than 2 runs a side.
+// The difference of figures without noise; none of fewer than 2 runs a side, or where the runs of a
+// side differ.
 std::optional<RunDifference> exact_difference(const CountedRuns& base, const CountedRuns& next) {
   constexpr double error = 1e-9;  // no interval is empty
-  if (std::min(base.values.size(), next.values.size()) < 2) return std::nullopt;
+  for (const CountedRuns* side : {&base, &next}) {
+    const auto [least, most] = std::ranges::minmax(side->values);
+    if (side->values.size() < 2 || least != most) return std::nullopt;
+  }
   const auto degrees = static_cast<double>(base.values.size() + next.values.size() - 2);
   const double ratio = geometric_mean(next.values) / geometric_mean(base.values);
   return RunDifference{Method::welch, {std::log(ratio), error, degrees}, {}};

@@ -58,8 +58,8 @@ GateResult judge(const Comparison& comparison, const GateOptions& options);
 /// the rest in equal parts, so that clear cases end early and others are judged almost as if there
 /// had been one look (after Haybittle and Peto). Where regressions alone fail, it also ends once
 /// all rows are equivalent at the whole alpha, of that look alone: an end that passes fails nothing
-/// wrongly. A look at
-/// too few runs decides nothing and takes no part; where the base has too few, none is taken.
+/// wrongly. A look at too few runs decides nothing and takes no part; where the base has too few,
+/// none is taken.
 std::pair<Comparison, GateResult> judge_sequentially(const Baseline& base, RunSet& next,
                                                      CompareOptions options,
                                                      const GateOptions& gate_options,

@@ -27,7 +27,7 @@ constexpr std::array watched = {
     Watched{"sm_clock_hertz", "SM clock", " GHz", 1e-9, .01, true, Slows::when_lower},
     Watched{"memory_clock_hertz", "memory clock", " GHz", 1e-9, .01, true, Slows::when_lower},
     Watched{"cpu_hertz", "CPU clock", " GHz", 1e-9, .01, true, Slows::when_lower},
-    Watched{"cpu_steal_share", "CPU time that the hypervisor stole", " %", 100, .01, false,
+    Watched{"cpu_steal_share", "CPU time that the hypervisor stole", " %", 100, steal_may_be, false,
             Slows::when_higher},
     Watched{busy_with_others_series, "CPUs busy with others", "", 1, others_may_use, false,
             Slows::when_higher},
@@ -78,8 +78,8 @@ MonitoredDifferences monitored_differences(std::span<const Run* const> base,
     const double a = mean(of_base), b = mean(of_next);
     const double least = figure.is_relative ? figure.least * std::max(a, b) : figure.least;
     if (!are_apart(of_base, of_next, least)) continue;
-    const Slows slower = b < a ? Slows::when_lower : Slows::when_higher;
-    const bool fits = figure.slows != Slows::unknown && (figure.slows == slower) == next_is_slower;
+    const Slows change = b < a ? Slows::when_lower : Slows::when_higher;
+    const bool fits = figure.slows != Slows::unknown && (figure.slows == change) == next_is_slower;
     (fits ? found.causes : found.others).push_back(text_of(figure, a, b));
   }
   return found;

@@ -200,6 +200,27 @@ std::string source_of(const RunSet& set, bool imported) {
   return "";
 }
 
+std::string host_name_of(const Environment& machine) { return machine.host_name; }
+
+// With what tells it from others of that name.
+std::string machine_name_of(const Environment& machine) {
+  constexpr size_t digits = 8;
+  const Maybe<std::string>& id = machine.machine_id;
+  return machine.host_name + (id ? " (" + id->substr(0, digits) + ")" : "");
+}
+
+std::string joined_names(const RunSet& set, const Run& run,
+                         std::string (*name_of)(const Environment& machine)) {
+  std::set<int64_t> places;
+  for (const Rank& rank : run.ranks) {
+    if (rank.environment >= 0) places.insert(rank.environment);
+  }
+  std::vector<std::string> names;
+  for (const int64_t place : places) names.push_back(name_of(set.environments.at(place)));
+  std::ranges::sort(names);
+  return joined(names, "+");
+}
+
 }  // namespace
 
 void keep_only_arm(Report& report, const std::string& arm, const std::string& source) {
@@ -208,23 +229,16 @@ void keep_only_arm(Report& report, const std::string& arm, const std::string& so
 }
 
 std::string hosts_of(const RunSet& set, const Run& run) {
-  std::set<int64_t> places;
-  for (const Rank& rank : run.ranks) {
-    if (rank.environment >= 0) places.insert(rank.environment);
-  }
-  std::vector<std::string> hosts;
-  for (const int64_t place : places) hosts.push_back(set.environments.at(place).host_name);
-  std::ranges::sort(hosts);
-  return joined(hosts, "+");
+  return joined_names(set, run, host_name_of);
 }
 
 std::map<std::string, RunSet> by_machine(const RunSet& set) {
   std::map<std::string, RunSet> parts;
   for (const RunArm& arm : set.arms) {
     for (const SetRun& run : arm.runs) {
-      const std::string hosts = hosts_of(set, run.run);
-      RunSet& part = parts[hosts];
-      const std::string name = arm.name + " on " + hosts;
+      const std::string machines = joined_names(set, run.run, machine_name_of);
+      RunSet& part = parts[machines];
+      const std::string name = arm.name + " on " + machines;
       arm_in(part.arms, name, arm).group = arm.group;
       add_run(part, name, run, set.environments);
     }

@@ -60,7 +60,8 @@ std::vector<const SetRun*> complete_runs(const RunArm& arm);
 /// The hosts of its ranks: "node0+node1".
 std::string hosts_of(const RunSet& set, const Run& run);
 
-/// The runs of each such host or hosts, in arms "NAME on HOSTS".
+/// The runs of each machine, or machines together, in arms "NAME on HOST", where the installation
+/// is known with its first digits: "run on vm (3f2a91c0)". Two machines may have one name.
 std::map<std::string, RunSet> by_machine(const RunSet& set);
 
 /// The unit that the runs of an arm were fed; images where it has none.

@@ -146,7 +146,14 @@ constexpr Metric per_joule_metric = {
 constexpr std::array metrics_on_request = {
     milliseconds("jitter_seconds", of_several_steps<&StepTime::jitter_seconds>),
     milliseconds("exposed_communication_seconds", exposed_communication),
-    Metric{"device_bytes", "B", "GB", 1e-9, false, false, most_device_bytes, 0, false, true},
+    Metric{.name = "device_bytes",
+           .base_unit = "B",
+           .unit = "GB",
+           .shown_per_unit = 1e-9,
+           .higher_is_better = false,
+           .is_throughput = false,
+           .value_of = most_device_bytes,
+           .is_exact = true},
     per_joule_metric<SampleUnit::image>, per_joule_metric<SampleUnit::sequence>};
 
 Maybe<double> bus_bandwidth(const Run& run) {

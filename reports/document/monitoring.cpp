@@ -6,7 +6,6 @@
 namespace nearmetal {
 namespace {
 
-constexpr double steal_may_be = 0.01;      // of the time of all CPUs
 constexpr double throttled_may_be = 0.01;  // of the samples, or of the periods of a quota
 constexpr double clock_may_drift = 0.018;  // from the first quarter of the window to the last
 

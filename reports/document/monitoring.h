@@ -18,6 +18,7 @@ namespace nearmetal {
 /// The series of the CPUs that processes other than those of the sweep keep busy.
 inline constexpr const char* busy_with_others_series = "cpus_busy_with_others";
 inline constexpr double others_may_use = 0.5;  // CPUs, before a run counts as shared
+inline constexpr double steal_may_be = 0.01;   // of the time of all CPUs
 
 struct MonitoredSeries {
   std::string name;

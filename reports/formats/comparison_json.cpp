@@ -235,7 +235,7 @@ void fields(Archive& field, ComparisonDocument& document) {
   field("environment_differences", document.comparison.environment_differences);
   field("notes", document.comparison.notes);
   field("new_hosts", document.comparison.new_hosts,
-        "Of a gate: hosts of the new runs that the baseline never had");
+        "Hosts of the new runs that the baseline of a gate never had");
 }
 
 void fields(Archive& field, NeededRuns& needed) {
@@ -251,8 +251,8 @@ void fields(Archive& field, SelfTest& test) {
   field.type("self_test",
              "Parts of the baseline compared with the rest, as new runs are: each session in turn, "
              "or of one session runs drawn again and again");
-  field("splits", test.splits, at_least(0), "That were compared");
-  field("slower", test.slower, at_least(0), "Of these, SLOWER: false alarms");
+  field("splits", test.splits, at_least(0), "Comparisons");
+  field("slower", test.slower, at_least(0), "Comparisons that call the part SLOWER: false alarms");
   field("detectable_drop", test.detectable_drop, chance,
         "Drop of the part that 80 % of the splits call SLOWER");
 }
@@ -276,7 +276,7 @@ void fields(Archive& field, BaselineSeries& series) {
   field("run_seconds", series.run_seconds, at_least(0),
         "Mean time of a run: set-up, warm-up and window");
   field("needed_runs", series.needed_runs);
-  field("self_test", series.self_test, "Of show --self-test; null: not asked for");
+  field("self_test", series.self_test, "The result of show --self-test; null: not asked for");
 }
 
 void fields(Archive& field, BaselinesDocument& document) {

@@ -315,11 +315,10 @@ Page page_of(const RunSet& set) {
   page.tables.push_back(
       {.title = "All figures", .table = report_table(set), .titled = false, .folded = true});
   if (TextTable sessions = session_table(set); !sessions.rows.empty()) {
-    page.tables.push_back({.title = "Sessions in their order", .table = std::move(sessions)});
+    page.tables.push_back({.title = "Sessions over time", .table = std::move(sessions)});
   }
   if (TextTable runs = run_order_table(set); !runs.rows.empty()) {
-    page.tables.push_back(
-        {.title = "Runs in their order", .table = std::move(runs), .folded = true});
+    page.tables.push_back({.title = "Runs over time", .table = std::move(runs), .folded = true});
   }
   for (TitledTable& table : nic_tables(set.environments)) {
     table.folded = true;

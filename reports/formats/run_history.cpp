@@ -1,8 +1,10 @@
 #include "reports/formats/run_history.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
+#include "reports/compare/comparison_row.h"
 #include "reports/compare/environment_differences.h"
 #include "reports/formats/charts/run_order.h"
 #include "reports/statistics/statistics.h"
@@ -59,42 +61,37 @@ TextTable session_table(const RunSet& set) {
   table.columns = {{"arm"}, {"from"}, {"n", true}, {"mean [95 %]", true}, {"commit"}, {"changed"}};
   for (const RunArm& arm : set.arms) {
     const std::vector<Runs> sessions = sessions_in_order(arm);
+    const Sessions throughput = throughput_sessions(arm);
     for (size_t i = 0; i < sessions.size() && sessions.size() > 1; ++i) {
-      const std::vector<double> values = throughputs_of(sessions[i]);
-      const auto estimate = log_mean(values);
-      const double mean = geometric_mean(values);
-      table.rows.push_back(
-          {arm.name, sessions[i].front()->run.started_at, std::to_string(values.size()),
-           estimate ? with_interval(mean, interval(*estimate, side_confidence)) : significant(mean),
-           commit_of(*sessions[i].front()),
-           i == 0 ? "" : changes_between(sessions[i - 1], sessions[i], set)});
+      const SetRun& first = *sessions[i].front();
+      const SessionTerm one{1, {{first.session, throughput.at(first.session)}}};
+      table.rows.push_back({arm.name, first.run.started_at, std::to_string(sessions[i].size()),
+                            estimate_text(estimate_around(mean_of(one.runs), {&one, 1})),
+                            commit_of(first),
+                            i == 0 ? "" : changes_between(sessions[i - 1], sessions[i], set)});
     }
   }
   return table;
 }
 
 void print_otava_csv(std::ostream& out, const RunSet& set) {
-  std::vector<std::map<std::string, const Runs*>> others;  // by arm and session
-  std::vector<std::vector<Runs>> of_arms;
+  std::vector<Sessions> of_arms;
   out << "time,commit";
   for (const RunArm& arm : set.arms) {
-    of_arms.push_back(sessions_in_order(arm));
+    of_arms.push_back(throughput_sessions(arm));
     out << ",\"" << replaced(printable(arm.name), "\"", "\"\"") << '"';
   }
   out << "\r\n";
-  for (const std::vector<Runs>& sessions : of_arms) {
-    auto& by_session = others.emplace_back();
-    for (const Runs& runs : sessions) by_session[runs.front()->session] = &runs;
-  }
-  for (size_t i = 0; !of_arms.empty() && i < of_arms.front().size(); ++i) {
-    const SetRun& first = *of_arms.front()[i].front();
+  if (set.arms.empty()) return;
+  for (const Runs& runs : sessions_in_order(set.arms.front())) {
+    const SetRun& first = *runs.front();
     std::string line = first.run.started_at + "," + commit_of(first);
-    const bool in_all = std::ranges::all_of(others, [&](const auto& by_session) {
-      const auto found = by_session.find(first.session);
-      if (found == by_session.end()) return false;
-      line += "," + exact(geometric_mean(throughputs_of(*found->second)));
-      return true;
-    });
+    bool in_all = true;
+    for (const Sessions& sessions : of_arms) {
+      const auto found = sessions.find(first.session);
+      in_all = in_all && found != sessions.end();
+      if (in_all) line += "," + exact(std::exp(mean(found->second)));
+    }
     if (in_all) out << line << "\r\n";
   }
 }

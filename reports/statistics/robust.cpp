@@ -117,11 +117,11 @@ double trend_p(std::span<const std::vector<double>> sides) {
 double alike_neighbours_p(std::span<const std::vector<double>> sides) {
   double distance = 0, variance = 0;
   for (const std::vector<double>& side : sides) {
-    std::vector<double> ranks;  // less a constant, ties at their mean
+    std::vector<double> sorted = side, ranks;  // ranks less a constant, ties at their mean
+    std::ranges::sort(sorted);
     for (const double value : side) {
-      const auto below = std::ranges::count_if(side, [=](double other) { return other < value; });
-      const auto equal = std::ranges::count(side, value);
-      ranks.push_back(static_cast<double>(below) + static_cast<double>(equal) / 2);
+      const auto [first, last] = std::equal_range(sorted.begin(), sorted.end(), value);
+      ranks.push_back(static_cast<double>(first - sorted.begin() + last - sorted.begin()) / 2);
     }
     const auto n = static_cast<double>(side.size());
     const double all = n < 3 ? 0 : squares(ranks);

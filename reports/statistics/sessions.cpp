@@ -20,7 +20,7 @@ struct Squares {
     sum += variance(group) * freedom;
     degrees_of_freedom += freedom;
   }
-  double variance_of() const { return degrees_of_freedom > 0 ? sum / degrees_of_freedom : 0; }
+  double pooled_variance() const { return degrees_of_freedom > 0 ? sum / degrees_of_freedom : 0; }
 };
 
 // Mean of 1 / runs: the part of a run's variance that is left in the mean of a session.
@@ -74,9 +74,9 @@ std::optional<SessionDifference> pooled_difference(const Sessions& base, const S
     for (const auto& [name, runs] : *side) of_runs.add(runs);
   }
   if (of_means.degrees_of_freedom == 0) return std::nullopt;
-  const double n = count(base), m = count(next), within = of_runs.variance_of();
+  const double n = count(base), m = count(next), within = of_runs.pooled_variance();
   const double between =
-      std::max(0.0, of_means.variance_of() - within * explained / of_means.degrees_of_freedom);
+      std::max(0.0, of_means.pooled_variance() - within * explained / of_means.degrees_of_freedom);
   const double error =
       between * (1 / n + 1 / m) + within * (share_left(base) / n + share_left(next) / m);
   if (!(error > 0)) return std::nullopt;

@@ -30,7 +30,7 @@ std::vector<double> throughputs_of(const std::vector<const SetRun*>& runs) {
 TextTable run_order_table(const RunSet& set) {
   TextTable table;
   table.columns = {{"arm"},          {"n", true},   {"min", true},
-                   {"median", true}, {"max", true}, {"runs in their order"}};
+                   {"median", true}, {"max", true}, {"runs, the first one first"}};
   for (const RunArm& arm : set.arms) {
     const std::vector<double> values = throughputs_of(runs_in_order(arm));
     if (values.size() < 2) continue;
@@ -50,7 +50,7 @@ TextTable run_order_table(const RunSet& set) {
 
 Chart run_order_chart(const ShownArms& shown) {
   Chart chart{.name = "runs",
-              .title = "Runs in their order",
+              .title = "Runs over time",
               .caption =
                   "Throughput of each complete run against the median of its arm, in the "
                   "order of their start; the table has the least, the median and the "

@@ -7,6 +7,7 @@
 
 #include "bench/monitor/monitor.h"
 #include "reports/document/warning_text.h"
+#include "reports/statistics/inference.h"
 
 namespace nearmetal {
 namespace {
@@ -62,6 +63,10 @@ TEST(MonitorVerdict, MeansAreOverTheTime) {
   halve(table);
   EXPECT_EQ(table.values, (std::vector<double>{0, .875}));
   EXPECT_EQ(table.seconds, (std::vector<double>{2, 10}));
+}
+
+TEST(MonitorVerdict, ADriftIsToldBelowTheMarginOfComparisons) {
+  EXPECT_LT(monitor_reason_kind("clock_changed")->limit, DecisionRule{}.margin);
 }
 
 TEST(MonitorVerdict, AClockThatFallsHasDrifted) {

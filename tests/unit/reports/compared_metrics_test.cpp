@@ -97,6 +97,10 @@ TEST(ComparedMetrics, OfMemoryAreKnownWhereRunsAgree) {
   };
   EXPECT_EQ(verdict(4'000'000'000), Verdict::equivalent);
   EXPECT_EQ(verdict(5'000'000'000), Verdict::slower);
+  RunSet unlike = set_of(4'000'000'000, 60);
+  unlike.arms[0].runs[1].run.ranks[0].device_bytes = 5'000'000'000;
+  const Comparison mixed = compare(set_of(4'000'000'000, 0), unlike, options);
+  EXPECT_FALSE(mixed.rows.at(0).difference_interval) << "runs of one side differ";
 }
 
 TEST(ComparedMetrics, OfNothingAreUnknown) {

@@ -239,6 +239,12 @@ TEST(Baseline, GatesEachMachineAgainstItsOwn) {
     const bool is_new = row.arm == "run on c";
     EXPECT_EQ(row.verdict == Verdict::not_comparable, is_new) << row.arm << ", " << row.reason;
   }
+  RunSet namesakes = runs_on({{"vm1", 1}, {"vm2", 2}});
+  for (const size_t i : {0, 1}) {
+    namesakes.environments.at(i).host_name = "vm";
+    namesakes.environments.at(i).machine_id = std::string(16, i == 0 ? '1' : '2');
+  }
+  EXPECT_EQ(by_machine(namesakes).count("vm (22222222)"), 1U) << "two machines of one name";
   RunSet renamed = runs_on({{"d", 1}});
   renamed.environments[0].boot_id = std::string("boot of a");
   EXPECT_TRUE(new_hosts(history, renamed).empty()) << "a container of the same machine";
