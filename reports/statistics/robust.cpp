@@ -5,6 +5,8 @@
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 #include <cstdint>
+#include <functional>
+#include <numeric>
 
 #include "reports/statistics/inference.h"
 #include "reports/statistics/statistics.h"
@@ -64,12 +66,32 @@ size_t sums_below(double mean, double variance, double share) {
       std::max(0.0, mean + quantile(boost::math::normal(), share) * std::sqrt(variance)));
 }
 
+// Millions of values, one for each pair of runs, which are counted and not held.
+struct PairValues {
+  size_t count = 0;
+  double least = 0, most = 0;
+  std::function<size_t(double)> at_most;  // how many are at most so large
+
+  // The value with so many below it, as precisely as logarithms are known.
+  double ranked(size_t below) const {
+    constexpr double resolution = 1e-15;
+    if (at_most(least) > below) return least;
+    double low = least, high = most;
+    while (high - low > resolution) {
+      const double middle = std::midpoint(low, high);
+      (at_most(middle) > below ? high : low) = middle;
+    }
+    return high;
+  }
+};
+
 // The median, with bounds that leave out so many of the values at each end, less one.
-Shift with_bounds(std::vector<double> values, size_t left_out) {
-  std::ranges::sort(values);
-  Shift shift{median(values), Unknown{"too few values for such an interval"}};
-  if (left_out == 0 || 2 * left_out > values.size()) return shift;
-  shift.interval = Interval{values[left_out - 1], values[values.size() - left_out]};
+Shift with_bounds(const PairValues& values, size_t left_out) {
+  const double median =
+      std::midpoint(values.ranked((values.count - 1) / 2), values.ranked(values.count / 2));
+  Shift shift{median, Unknown{"too few values for such an interval"}};
+  if (left_out == 0 || 2 * left_out > values.count) return shift;
+  shift.interval = Interval{values.ranked(left_out - 1), values.ranked(values.count - left_out)};
   return shift;
 }
 
@@ -80,8 +102,9 @@ std::vector<bool> outliers(std::span<const double> values) {
   if (values.size() < fewest_for_mean) return found;
   const std::vector<double> logs = logarithms(values);
   const double limit = logs.size() < fewest_for_median ? 0 : outlying_from * robust_deviation(logs);
+  const double middle = median(logs);
   for (size_t i = 0; i < logs.size(); ++i) {
-    const bool far = limit > 0 && std::abs(logs[i] - median(logs)) > limit;
+    const bool far = limit > 0 && std::abs(logs[i] - middle) > limit;
     found[i] = far || is_far_from_others(logs, i);
   }
   return found;
@@ -153,32 +176,48 @@ std::optional<TwoGroups> two_groups(std::vector<double> values) {
 }
 
 Shift shift_of(std::span<const double> first, std::span<const double> second, double confidence) {
-  std::vector<double> differences;
-  for (const double a : first) {
-    for (const double b : second) differences.push_back(std::log(b / a));
-  }
+  std::vector<double> a = logarithms(first), b = logarithms(second);
+  std::ranges::sort(a);
+  std::ranges::sort(b);
+  const auto at_most = [&](double value) {
+    size_t found = 0, below = 0;  // of `a`, those from which a value of `b` is too far
+    for (const double of_b : b) {
+      while (below < a.size() && of_b - a[below] > value) ++below;
+      found += a.size() - below;
+    }
+    return found;
+  };
+  const PairValues differences{a.size() * b.size(), b.front() - a.back(), b.back() - a.front(),
+                               at_most};
   const size_t m = first.size(), n = second.size();
   const double share = (1 - confidence) / 2, all = static_cast<double>(m * n);
   const size_t left_out =
       m + n <= most_for_exact
           ? sums_below(rank_sum_counts(m, n), share)
           : sums_below(all / 2, all * static_cast<double>(m + n + 1) / 12, share);
-  return with_bounds(std::move(differences), left_out);
+  return with_bounds(differences, left_out);
 }
 
 Shift shift_of_pairs(std::span<const double> differences, double confidence) {
-  std::vector<double> means;
-  for (size_t i = 0; i < differences.size(); ++i) {
-    for (size_t j = i; j < differences.size(); ++j) {
-      means.push_back((differences[i] + differences[j]) / 2);
+  std::vector<double> sorted(differences.begin(), differences.end());
+  std::ranges::sort(sorted);
+  const auto at_most = [&](double value) {
+    size_t found = 0, end = sorted.size();  // of those whose mean with this one is at most so large
+    for (size_t i = 0; i < sorted.size(); ++i) {
+      while (end > i && (sorted[i] + sorted[end - 1]) / 2 > value) --end;
+      if (end <= i) break;
+      found += end - i;
     }
-  }
+    return found;
+  };
+  const PairValues means{sorted.size() * (sorted.size() + 1) / 2, sorted.front(), sorted.back(),
+                         at_most};
   const size_t m = differences.size();
   const double share = (1 - confidence) / 2, all = static_cast<double>(m * (m + 1)) / 2;
   const size_t left_out =
       m <= most_for_exact ? sums_below(signed_rank_counts(m), share)
                           : sums_below(all / 2, all * static_cast<double>(2 * m + 1) / 12, share);
-  return with_bounds(std::move(means), left_out);
+  return with_bounds(means, left_out);
 }
 
 }  // namespace nearmetal
