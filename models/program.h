@@ -30,6 +30,16 @@ struct GradientBucket {
   int64_t bytes() const { return elements * element_bytes(type); }
 };
 
+/// Where the gradient of a parameter lies among those that ranks sum, and when it is there. They
+/// sum what lies in the same place.
+struct GradientPlace {
+  int64_t begin = 0;     // in elements
+  int64_t elements = 0;  // with padding
+  std::string layout{};  // of its dimensions, as far as a backend chooses one
+  // The operation of the step that completes it, which says in which bucket it is sent.
+  size_t complete_after = 0;
+};
+
 /// The result of a sum of known values, with nothing else going on.
 struct BucketTest {
   int64_t bytes = 0;
@@ -148,6 +158,8 @@ class Program {
   /// and before restart(); again with the same `all_reduce` to send other buckets. Not for
   /// forward_only.
   virtual void exchange_gradients(AllReduce& all_reduce, int64_t bucket_bytes) = 0;
+  /// By parameter; not for forward_only.
+  virtual std::vector<GradientPlace> gradient_places() const = 0;
 
   /// Joins this stage to its neighbours by `links`, which must outlive the program. All stages call
   /// it before anything else that takes a step. Throws std::logic_error for a graph that is no

@@ -20,6 +20,7 @@ class CpuProgram : public Program {
   void enqueue_step() override;
   StepRecord wait_step() override { return record_; }
   void exchange_gradients(AllReduce& all_reduce, int64_t bucket_bytes) override;
+  std::vector<GradientPlace> gradient_places() const override;
   void connect_stages(StageLinks& links) override;
   std::vector<TaskMark> task_marks() override { return state_.stage.marks; }
   int64_t boundary_bytes() const override { return bytes_of_boundaries(graph_, options_).sent; }

@@ -21,7 +21,6 @@ LoweredStep lower(const Graph& graph, const ProgramOptions& options, const dnnl:
                   StepState& state);
 
 using Desc = dnnl::memory::desc;
-using Dims = dnnl::memory::dims;
 using Arguments = std::vector<std::pair<int, Tensor*>>;
 
 inline Desc any_fp32(const Dims& dims) {

@@ -1,7 +1,9 @@
 // oneDNN 3, and 2.6 as if it were 3: the one place that knows how the two differ.
 #pragma once
 
+#include <cstdint>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <string>
 
 namespace nearmetal::cpu {
 
@@ -15,6 +17,20 @@ struct PrimitivePlace {
 struct PoolWindow {
   dnnl::memory::dims strides, kernel, padding;
 };
+
+using Dims = dnnl::memory::dims;
+
+/// "strides 144 1, blocks of 16 in dimension 0": how far apart the values of each dimension lie,
+/// where a block that is cut out of one counts as a value.
+inline std::string layout_text(const Dims& strides, const Dims& blocks, const Dims& of_dimensions) {
+  std::string text = "strides";
+  for (const int64_t stride : strides) text += " " + std::to_string(stride);
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    text += ", blocks of " + std::to_string(blocks[i]) + " in dimension " +
+            std::to_string(of_dimensions[i]);
+  }
+  return text;
+}
 
 #if DNNL_VERSION_MAJOR >= 3
 
@@ -35,6 +51,10 @@ inline dnnl::memory::dims dims_of(const dnnl::memory::desc& desc) { return desc.
 
 inline dnnl::memory::data_type type_of(const dnnl::memory::desc& desc) {
   return desc.get_data_type();
+}
+
+inline std::string layout_text(const dnnl::memory::desc& desc) {
+  return layout_text(desc.get_strides(), desc.get_inner_blks(), desc.get_inner_idxs());
 }
 
 /// Whether it was to be made from what does not go together, and is none.
@@ -64,6 +84,16 @@ auto describe_backward(PrimitivePlace place, const Forward& forward,
 inline dnnl::memory::dims dims_of(const dnnl::memory::desc& desc) { return desc.dims(); }
 
 inline dnnl::memory::data_type type_of(const dnnl::memory::desc& desc) { return desc.data_type(); }
+
+inline std::string layout_text(const dnnl::memory::desc& desc) {
+  const auto& blocking = desc.data.format_desc.blocking;
+  const auto first = [](const dnnl_dim_t* values, int count) {
+    return Dims(values, values + count);
+  };
+  return layout_text(first(blocking.strides, desc.data.ndims),
+                     first(blocking.inner_blks, blocking.inner_nblks),
+                     first(blocking.inner_idxs, blocking.inner_nblks));
+}
 
 inline bool is_empty(const dnnl::memory::desc& desc) { return desc.is_zero(); }
 

@@ -147,6 +147,17 @@ void CudaProgram::exchange_gradients(AllReduce& all_reduce, int64_t bucket_bytes
   finish_step();
 }
 
+std::vector<GradientPlace> CudaProgram::gradient_places() const {
+  const std::map<int64_t, size_t> complete_after = completed_by(step_, layout_);
+  std::vector<GradientPlace> places;
+  for (size_t i = 0; i < layout_.slices.size(); ++i) {
+    const ParameterSlice& slice = layout_.slices[i];
+    places.push_back({.begin = layout_.offset(static_cast<int>(i)), .elements = slice.elements});
+    if (slice.is_matrix) places.back().complete_after = complete_after.at(slice.offset);
+  }
+  return places;
+}
+
 void CudaProgram::enqueue_step() {
   const auto ring = static_cast<int64_t>(step_ends_.size());
   if (enqueued_ == finished_) {

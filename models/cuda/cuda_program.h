@@ -55,6 +55,7 @@ class CudaProgram : public Program {
   void enqueue_step() override;
   StepRecord wait_step() override;
   void exchange_gradients(AllReduce& all_reduce, int64_t bucket_bytes) override;
+  std::vector<GradientPlace> gradient_places() const override;
   void connect_stages(StageLinks& links) override;
   std::vector<TaskMark> task_marks() override;
   int64_t boundary_bytes() const override { return bytes_of_boundaries(graph_, options_).sent; }

@@ -62,6 +62,7 @@ class FakeProgram : public Program {
     return {.seconds = 0.01, .loss = script_.fixed_batch_loss(step), .gradient_norm = 1};
   }
   void exchange_gradients(AllReduce&, int64_t) override {}
+  std::vector<GradientPlace> gradient_places() const override { return {}; }
   void use_learning_rate(double rate) override { script_.learning_rate = rate; }
   void restart(std::span<const float>) override {
     ++script_.restarts;
