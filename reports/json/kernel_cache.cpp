@@ -2,16 +2,22 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <sstream>
 #include <stdexcept>
+#include <thread>
 
 #include "base/atomic_file.h"
 #include "base/descriptor.h"
 #include "base/errors.h"
+#include "models/probe.h"
 #include "models/program.h"
 #include "reports/json/json_reader.h"
 #include "reports/json/json_text.h"
@@ -84,11 +90,34 @@ std::vector<KernelChoice> plans_of(const CacheFile& cache, const std::string& co
   return found == cache.contexts.end() ? std::vector<KernelChoice>() : found->kernel_choices;
 }
 
+// "process 4711", as the kernel lists locks: of what kind, by whom, and on which inode.
+std::string holder_of_lock(const Descriptor& file) {
+  struct stat status {};
+  std::ifstream locks("/proc/locks");
+  const bool known = fstat(file.number(), &status) == 0;
+  for (std::string line; known && std::getline(locks, line);) {
+    std::istringstream fields(line);
+    std::string number, kind, mode, access, process, place;
+    fields >> number >> kind >> mode >> access >> process >> place;
+    if (place.ends_with(":" + std::to_string(status.st_ino))) return "process " + process;
+  }
+  return "another process";
+}
+
 // Locked until the object goes: the kernel frees the lock of a process that dies.
-Descriptor locked(const std::string& path) {
+Descriptor locked(const std::string& path, double most_seconds) {
   Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  if (file.is_open() && flock(file.number(), LOCK_EX) == 0) return file;
-  throw OutputError("cannot lock " + path + ": " + std::strerror(errno));
+  const double end = steady_seconds() + most_seconds;
+  while (!file.is_open() || flock(file.number(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) {
+      throw OutputError("cannot lock " + path + ": " + std::strerror(errno));
+    }
+    if (steady_seconds() >= end) {
+      throw OutputError(holder_of_lock(file) + " holds the lock " + path);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return file;
 }
 
 }  // namespace
@@ -129,10 +158,10 @@ std::vector<KernelChoice> load_kernel_choices(const std::filesystem::path& path,
 }
 
 void save_kernel_choices(const std::filesystem::path& path, const std::string& context,
-                         const std::vector<KernelChoice>& plans) {
+                         const std::vector<KernelChoice>& plans, double most_lock_seconds) {
   std::error_code ignored;  // opening the lock says what is wrong
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), ignored);
-  const Descriptor lock = locked(path.string() + ".lock");
+  const Descriptor lock = locked(path.string() + ".lock", most_lock_seconds);
   CacheFile cache;
   try {
     cache = read_cache(path);

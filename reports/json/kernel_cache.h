@@ -29,9 +29,10 @@ std::vector<KernelChoice> load_kernel_choices(const std::filesystem::path& path,
 
 /// Adds to what is there or replaces it, by key; of other contexts the 15 that were saved last
 /// stay. Atomic, and safe with several processes at once (a lock on `path`.lock). Makes the folder.
-/// A damaged file is replaced. Throws OutputError.
+/// A damaged file is replaced. Throws OutputError, also where another process holds the lock for so
+/// long, with its number.
 void save_kernel_choices(const std::filesystem::path& path, const std::string& context,
-                         const std::vector<KernelChoice>& plans);
+                         const std::vector<KernelChoice>& plans, double most_lock_seconds = 10);
 
 /// All of each plan as one text, for other processes: its times decide what is fused.
 std::string kernel_choices_to_json(const std::vector<KernelChoice>& plans);

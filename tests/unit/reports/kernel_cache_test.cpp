@@ -1,12 +1,15 @@
 #include "reports/json/kernel_cache.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
 
+#include "base/descriptor.h"
 #include "base/errors.h"
 #include "models/program.h"
 #include "reports/json/report_files.h"
@@ -141,6 +144,21 @@ TEST(PlanCache, ProcessesAtOnceLoseNothing) {
 
 TEST(PlanCache, AFolderThatCannotBeWrittenIsAnOutputError) {
   EXPECT_THROW(save_kernel_choices("/proc/nearmetal/plans.json", "one", {first}), OutputError);
+}
+
+TEST(PlanCache, AProcessThatKeepsTheLockIsNamedInsteadOfWaitedFor) {
+  const TemporaryFolder folder;
+  const auto path = folder / "plans.json";
+  const std::string lock = path.string() + ".lock";
+  const Descriptor held(open(lock.c_str(), O_RDWR | O_CREAT, 0600));
+  ASSERT_EQ(flock(held.number(), LOCK_EX), 0);
+  try {
+    save_kernel_choices(path, "one", {first}, 0);
+    FAIL() << "it was saved";
+  } catch (const OutputError& error) {
+    EXPECT_EQ(error.what(), "process " + std::to_string(getpid()) + " holds the lock " + lock);
+  }
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 TEST(PlanCache, TheContextNamesAllThatMatters) {
