@@ -9,7 +9,7 @@
 #include "base/errors.h"
 #include "base/text.h"
 #include "bench/environment/environment.h"
-#include "reports/json/json.h"
+#include "reports/document/settings.h"
 
 namespace nearmetal {
 namespace {
@@ -22,26 +22,30 @@ std::string name_of(std::span<const Report> ranks, size_t rank) {
 std::map<std::string, std::string> common_facts(const Report& rank) {
   std::map<std::string, std::string> facts = rank.environments.at(0).libraries;
   facts["device"] = rank.arms.at(0).runs.at(0).device_name;
-  RunConfig config = rank.invocation.config;
-  config.gpu = 0;  // of each rank its own
-  facts["settings"] = config_sha256(config);
-  facts["nearmetal"] = rank.tool.version + " " + rank.tool.git_commit.value.value_or("");
-  facts["executable"] = rank.tool.build_id.value_or("not known");
+  visit_settings(
+      [&](const Setting& setting, const auto& value) {
+        if (setting.decides == Decides::display || setting.name == std::string("gpu")) return;
+        facts[flag_of(setting)] = shown_value(setting, value);
+      },
+      rank.invocation.config);
+  facts["version"] = rank.tool.version;
+  facts["commit"] = rank.tool.git_commit.value.value_or("not known");
+  facts["build ID"] = rank.tool.build_id.value_or("not known");
   return facts;
 }
 
-// The first fact in which a rank differs from rank 0; empty: none.
+// The facts in which a rank differs from rank 0; empty: none.
 std::string difference(std::span<const Report> ranks, size_t rank) {
   std::map<std::string, std::string> first = common_facts(ranks[0]);
   std::map<std::string, std::string> others = common_facts(ranks[rank]);
   for (const auto& [name, value] : first) others.emplace(name, "none");
+  std::vector<std::string> found;
   for (const auto& [name, value] : others) {
     const std::string& of_first = first.emplace(name, "none").first->second;
-    if (value == of_first) continue;
-    return name_of(ranks, rank) + " differs from " + name_of(ranks, 0) + " in " + name + ": " +
-           value + " against " + of_first;
+    if (value != of_first) found.push_back(name + " " + value + " against " + of_first);
   }
-  return "";
+  if (found.empty()) return "";
+  return name_of(ranks, rank) + " differs from " + name_of(ranks, 0) + ": " + joined(found);
 }
 
 // None: it computes on CPUs, or what tells its GPU is not known.

@@ -13,24 +13,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string shown(const Setting&, bool value) { return value ? "on" : "off"; }
-std::string shown(const Setting& setting, const std::optional<LossScale>& scale) {
-  if (!scale) return "none";
-  return scale->dynamic ? "dynamic" : setting_text(setting, scale->initial);
-}
-template <class T>
-std::string shown(const Setting& setting, const T& value) {
-  return std::optional<std::string>(setting_text(setting, value)).value_or("none");
-}
-
 std::string differences(const RunConfig& before, const RunConfig& now,
                         const std::function<bool(const Setting& setting)>& counts) {
   std::vector<std::string> found;
   for_each_setting([&](const Setting& setting, auto member) {
     if (setting.decides == Decides::display || before.*member == now.*member) return;
     if (!counts(setting)) return;
-    found.push_back(std::string(setting.name) + " " + shown(setting, now.*member) + " instead of " +
-                    shown(setting, before.*member));
+    found.push_back(std::string(setting.name) + " " + shown_value(setting, now.*member) +
+                    " instead of " + shown_value(setting, before.*member));
   });
   return joined(found);
 }

@@ -164,6 +164,17 @@ std::optional<std::string> setting_text(const Setting& setting, const std::optio
   return setting_text(setting, *member);
 }
 
+/// The value in a message, whatever it is.
+inline std::string shown_value(const Setting&, bool value) { return value ? "on" : "off"; }
+inline std::string shown_value(const Setting& setting, const std::optional<LossScale>& scale) {
+  if (!scale) return "none";
+  return scale->dynamic ? "dynamic" : setting_text(setting, scale->initial);
+}
+template <class T>
+std::string shown_value(const Setting& setting, const T& value) {
+  return std::optional<std::string>(setting_text(setting, value)).value_or("none");
+}
+
 /// The workload to be asked for to do the work of `config` again: every setting that decides what
 /// is computed and proven, and none of output, display or plan cache, as paths of another machine
 /// have no meaning here.

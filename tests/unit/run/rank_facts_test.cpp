@@ -34,11 +34,17 @@ TEST(RankFacts, OneJobIsAlike) { EXPECT_EQ(disagreement(two_ranks()), std::nullo
 TEST(RankFacts, WhatDiffersIsNamed) {
   auto ranks = two_ranks();
   ranks[1].environments[0].libraries["cuDNN"] = "9.19";
-  EXPECT_EQ(disagreement(ranks),
-            "rank 1 (vm1) differs from rank 0 (vm0) in cuDNN: 9.19 against 9.14");
+  EXPECT_EQ(disagreement(ranks), "rank 1 (vm1) differs from rank 0 (vm0): cuDNN 9.19 against 9.14");
   ranks = two_ranks();
   ranks[1].environments[0].libraries["NCCL"] = "2.28";
-  EXPECT_THAT(*disagreement(ranks), HasSubstr("NCCL: 2.28 against none"));
+  EXPECT_THAT(*disagreement(ranks), HasSubstr("NCCL 2.28 against none"));
+  ranks = two_ranks();
+  ranks[1].invocation.config.seed = 2;
+  ranks[1].invocation.config.gpu = 3;
+  ranks[1].invocation.config.batch = 64;
+  ranks[1].tool.git_commit = std::string("ffff");
+  EXPECT_THAT(*disagreement(ranks), HasSubstr(": --batch 64 against none, --seed 2 against 1, "
+                                              "commit ffff against not known"));
 }
 
 TEST(RankFacts, OneGpuHasOneRank) {
