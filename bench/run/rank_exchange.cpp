@@ -1,6 +1,8 @@
 #include "bench/run/rank_exchange.h"
 
 #include <cmath>
+#include <sstream>
+#include <stdexcept>
 #include <utility>
 
 #include "base/text.h"
@@ -172,6 +174,40 @@ std::string text_of(const std::vector<TriedBucket>& tried) {
   return joined(texts);
 }
 
+// What ranks that exchange gradients must have alike, a line for each parameter. That operations
+// are counted in another way is no difference; the order in which they complete gradients is.
+std::string gradient_lines(const Graph& graph, const Program& program) {
+  const std::vector<GradientPlace> places = program.gradient_places();
+  std::vector<size_t> completed;
+  for (const GradientPlace& place : places) add_new(completed, place.complete_after);
+  std::ranges::sort(completed);
+  std::string lines;
+  for (size_t i = 0; i < places.size(); ++i) {
+    const GradientPlace& place = places[i];
+    const auto turn = std::ranges::lower_bound(completed, place.complete_after) - completed.begin();
+    lines += graph.parameters()[i].name + ": " + counted(place.elements, "value") + " from " +
+             std::to_string(place.begin) + ", complete in turn " + std::to_string(turn + 1) +
+             (place.layout.empty() ? "" : ", " + place.layout) + "\n";
+  }
+  return lines;
+}
+
+// Sums over other layouts would be wrong, and over buckets of other sizes never end.
+void require_same_gradients(const RankTask& task, const Program& program) {
+  const std::string lines = gradient_lines(task.part(), program);
+  std::istringstream own(lines), first(task.replicas().broadcast(lines));
+  together(task.world, [&] {
+    for (std::string mine, theirs; std::getline(own, mine);) {
+      std::getline(first, theirs);
+      if (mine == theirs) continue;
+      throw std::invalid_argument("its gradients lie otherwise than those of the first rank (" +
+                                  mine + "; there " + theirs +
+                                  "): exchanging them takes CPUs with the same instructions, and "
+                                  "the same ONEDNN_MAX_CPU_ISA");
+    }
+  });
+}
+
 constexpr int balance_repeats = 3;
 constexpr int boundary_repeats = 5;
 // The batch where it is still to be found.
@@ -254,6 +290,7 @@ std::vector<Exchange> join_exchanges(const RankTask& task) {
 Communication prepare_exchange(const RankTask& task, Program& program,
                                std::vector<Exchange>& candidates,
                                std::span<const float> parameters) {
+  require_same_gradients(task, program);
   Communication prepared;
   size_t log_of_tries = 0;
   or_abort(task, "to prepare the exchange of gradients", [&] {

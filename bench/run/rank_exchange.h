@@ -36,7 +36,8 @@ struct Exchange {
 std::vector<Exchange> join_exchanges(const RankTask& task);
 
 /// Puts the fastest of the candidates into the program's step, in buckets of the size that was
-/// asked for or that is fastest, and ends the others.
+/// asked for or that is fastest, and ends the others. Throws JobFailure where the gradients of the
+/// ranks lie in other places of their memory.
 Communication prepare_exchange(const RankTask& task, Program& program,
                                std::vector<Exchange>& candidates,
                                std::span<const float> parameters);
