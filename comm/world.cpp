@@ -18,6 +18,10 @@ class AloneWorld : public World {
   int size() const override { return 1; }
   int local_rank() const override { return 0; }
   int local_size() const override { return 1; }
+  const CallCounts* calls() const override {
+    static const CallCounts none;
+    return &none;
+  }
   std::vector<std::string> all_gather(const std::string& bytes) override { return {bytes}; }
   std::string broadcast(const std::string& bytes) override { return bytes; }
   void maximum(std::span<int64_t>) override {}
@@ -32,19 +36,6 @@ class AloneWorld : public World {
   int64_t started_ = 0;
 };
 
-// How many processes the launcher says that it started; none where there is no launcher.
-std::optional<int64_t> launched_processes() {
-  // mpirun of Open MPI; Hydra of MPICH and Intel MPI; a job step of Slurm.
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
-    const char* text = std::getenv(name);
-    if (text == nullptr) continue;
-    const int64_t processes = std::strtoll(text, nullptr, 10);
-    // A batch script is a job step of one process, too: no MPI is needed for it.
-    if (processes > 1 || std::string(name) == "OMPI_COMM_WORLD_SIZE") return processes;
-  }
-  return std::nullopt;
-}
-
 std::unique_ptr<World> join_launched(int64_t processes, const std::string& threads_for) {
   void* entry = load_module("mpi", "MPI module", world_entry_name, true);
   std::unique_ptr<World> world(reinterpret_cast<WorldEntry>(entry)(threads_for));
@@ -58,6 +49,18 @@ std::unique_ptr<World> join_launched(int64_t processes, const std::string& threa
 }
 
 }  // namespace
+
+std::optional<int64_t> launched_processes() {
+  // mpirun of Open MPI; Hydra of MPICH and Intel MPI; a job step of Slurm.
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
+    const char* text = std::getenv(name);
+    if (text == nullptr) continue;
+    const int64_t processes = std::strtoll(text, nullptr, 10);
+    // A batch script is a job step of one process, too: no MPI is needed for it.
+    if (processes > 1 || std::string(name) == "OMPI_COMM_WORLD_SIZE") return processes;
+  }
+  return std::nullopt;
+}
 
 bool is_launched() { return launched_processes().has_value(); }
 

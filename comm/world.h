@@ -1,6 +1,7 @@
 // This process among all those of a job.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -20,6 +21,9 @@ std::string host_name();
 /// Whether a launcher such as mpirun started this process.
 bool is_launched();
 
+/// How many processes the launcher says that it started; none where there is no launcher.
+std::optional<int64_t> launched_processes();
+
 /// The number of this process among those of its launcher, as that says; 0 without one.
 int64_t launched_rank();
 
@@ -36,7 +40,12 @@ class HostSum {
   virtual void sum(const GradientBucket& values) = 0;
 };
 
-/// All calls but the first four and abort() are collective: every rank makes them, in
+/// The calls in which a process may wait for others, on all its threads.
+struct CallCounts {
+  std::atomic<int64_t> begun = 0, ended = 0;
+};
+
+/// All calls but the first four, calls() and abort() are collective: every rank makes them, in
 /// the same order, from the thread that made the world. They throw std::runtime_error.
 class World {
  public:
@@ -46,6 +55,8 @@ class World {
   /// Among the ranks on this host, or whatever shares memory.
   virtual int local_rank() const = 0;
   virtual int local_size() const = 0;
+  /// Those of this process so far, which live as long as it does.
+  virtual const CallCounts* calls() const = 0;
 
   /// The bytes that each rank gave, in their order.
   virtual std::vector<std::string> all_gather(const std::string& bytes) = 0;

@@ -7,6 +7,7 @@
 
 #include "bench/cli/command_line.h"
 #include "comm/layout/layout.h"
+#include "comm/watchdog.h"
 #include "models/gpu_share.h"
 #include "reports/document/settings.h"
 #include "reports/document/types.h"
@@ -27,6 +28,7 @@ struct RunRequest : Workload {
   bool through_mps = false;
   int64_t sharing_jobs = 1;  // jobs that are meant to be on the GPU, or the CPUs, at once
   std::optional<GpuShare> gpu_share;
+  double join_seconds = default_patience_seconds;  // of a rank for the others
 };
 
 // Each adds options that fill `request`.

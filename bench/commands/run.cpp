@@ -29,6 +29,7 @@
 #include "bench/run/table.h"
 #include "bench/run/together.h"
 #include "bench/sweep/repeated_layout.h"
+#include "comm/watchdog.h"
 #include "comm/world.h"
 #include "reports/document/metric.h"
 #include "reports/document/settings.h"
@@ -91,8 +92,12 @@ void publish(const Report& report, const Destination& destination,
 
 class RankJob {
  public:
-  RankJob(const RunRequest& request, const Context& context, World& world)
-      : request_(request), context_(context), terminal_(context.terminal), world_(world) {
+  RankJob(const RunRequest& request, const Context& context, World& world, Watchdog* watchdog)
+      : request_(request),
+        context_(context),
+        terminal_(context.terminal),
+        world_(world),
+        watchdog_(watchdog) {
     terminal_.quiet = request.config.quiet || world.rank() > 0;
     // mpirun gives its ranks a terminal of their own, wherever its output goes.
     if (world.size() > 1) terminal_.colour = false;
@@ -114,6 +119,7 @@ class RankJob {
                   world_,
                   reporter_ ? &*reporter_ : nullptr,
                   control_ ? &*control_ : nullptr,
+                  watchdog_,
                   prepare()};
     PreparedDevice& device = task.device;
     if (context_.asked_by) terminal_.remark(context_.asked_by->remarks);
@@ -226,6 +232,7 @@ class RankJob {
   const Context& context_;
   Terminal terminal_;
   World& world_;
+  Watchdog* watchdog_;
   Destination destination_;
   std::optional<ProgressReporter> reporter_;  // of a job that a sweep started
   std::optional<SweepControl> control_;       // the same, on rank 0
@@ -322,10 +329,17 @@ ExitCode run_job(const RunRequest& request, const Context& context) {
   const Collective& collective = collective_for(asked.all_reduce, asked.device != Device::cpu);
   const bool sums_on_threads =
       collective.needs_mpi_threads && asked.update == Update::allreduce && trains(asked);
+  // A sweep has limits of its own, and knows the ranks of all hosts.
+  std::optional<Watchdog> watchdog;
+  if (!request.conducted) {
+    watchdog.emplace(request.join_seconds, context.stop,
+                     [&](const std::string& why) { context.terminal.error(why); });
+  }
   const std::unique_ptr<World> world = join_world(
       asked.ranks, sums_on_threads ? "--all-reduce " + std::string(collective.name) : "");
+  if (watchdog) watchdog->has_joined(*world);
   return as_rank(*world, context.terminal, [&] {
-    RankJob job(request, context, *world);
+    RankJob job(request, context, *world, watchdog ? &*watchdog : nullptr);
     try {
       return job.run();
     } catch (const std::exception& error) {

@@ -16,6 +16,7 @@
 #include "bench/run/rank_exchange.h"
 #include "bench/run/rank_report.h"
 #include "bench/run/sweep_control.h"
+#include "comm/watchdog.h"
 #include "comm/world.h"
 #include "models/graph.h"
 
@@ -36,6 +37,7 @@ struct RankTask {
   World& world;
   ProgressReporter* reporter;  // null: no sweep started this job
   SweepControl* control;       // the same, or this is not its rank 0
+  Watchdog* watchdog;          // null: a sweep watches
   PreparedDevice device;
   RankStart start{};
   KernelSource kernels{};

@@ -110,8 +110,9 @@ void mark_other_ranks_unknown(const RunConfig& config, Run& run) {
   set_throughput(throughput_of(*run.window), run);
 }
 
-// None before the first step.
-std::optional<Report> report_so_far(const RankTask& task) {
+// None before the first step. `failure`: why the job ends, none where it was stopped.
+std::optional<Report> report_so_far(const RankTask& task,
+                                    const std::optional<std::string>& failure = {}) {
   if (!task.so_far.is_prepared) return std::nullopt;
   RankResult result;
   result.prepared = task.so_far.prepared;
@@ -120,7 +121,13 @@ std::optional<Report> report_so_far(const RankTask& task) {
   result.first_step_end_seconds = task.context.clock.seconds_at(result.trained->first_step_end);
   Report report = make_rank_report(task.request, task.device, task.start, result);
   report.exit_code = static_cast<int>(exit_code_of_signal(task.context.stop));
-  mark_other_ranks_unknown(task.device.config, report.arms.at(0).runs.at(0));
+  Run& run = report.arms.at(0).runs.at(0);
+  mark_other_ranks_unknown(task.device.config, run);
+  if (failure) {
+    fail_run(*failure, run);
+    report.status = run.status;
+    report.exit_code = static_cast<int>(ExitCode::timed_out);
+  }
   // The sweep needs the names of hosts to merge its jobs.
   const RunRequest& request = task.request;
   if (request.config.no_host_info && !request.conducted) leave_out_host_info(report);
@@ -264,7 +271,15 @@ Destination last_report_for_sweep() {
 LastReport::LastReport(const RankTask& task, Destination destination)
     : task_(task),
       destination_(std::move(destination)),
-      thread_([this](const std::stop_token& over) { wait_for_stop(over); }) {}
+      thread_([this](const std::stop_token& over) { wait_for_stop(over); }) {
+  if (task.watchdog == nullptr) return;
+  task.watchdog->before_the_end([this](const std::string& why) {
+    const std::optional<Report> report = report_so_far(task_, why);
+    if (report) write(*report);
+  });
+}
+
+LastReport::~LastReport() { finish(); }
 
 void LastReport::wait_for_stop(const std::stop_token& over) {
   while (task_.context.stop == 0) {
@@ -288,8 +303,9 @@ void LastReport::write(const Report& report) {
 }
 
 Destination LastReport::finish() {
+  if (task_.watchdog != nullptr) task_.watchdog->before_the_end({});
   thread_.request_stop();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
   return destination_;
 }
 

@@ -114,10 +114,14 @@ Destination last_report_for_sweep();
 /// A launcher that is told to end kills its ranks a second later (Open MPI), while a step, or what
 /// comes after the window, may take longer. Half a second after `stop` this writes, from a thread
 /// of its own, what this rank has measured until then: a partial report without the other ranks.
+/// The same, failed, where the watchdog ends the job.
 class LastReport {
  public:
   /// The task must outlive it.
   LastReport(const RankTask& task, Destination destination);
+  ~LastReport();
+  LastReport(const LastReport&) = delete;
+  LastReport& operator=(const LastReport&) = delete;
 
   /// Where the report of all ranks goes, which is there now: in place of what was written here.
   Destination finish();

@@ -144,6 +144,11 @@ TimedRuns started(const Ranks& ranks, const Kind& kind, int64_t bytes) {
 
 }  // namespace
 
+CallCounts& MpiCall::counts() {
+  static CallCounts counts;
+  return counts;
+}
+
 void require_mpi(int status, const char* what) {
   if (status == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING] = "";

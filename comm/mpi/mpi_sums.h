@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/world.h"
 #include "models/probe.h"
 #include "models/training_options.h"
 
@@ -14,7 +15,17 @@ namespace nearmetal {
 
 /// Throws std::runtime_error with MPI's own words where `status` is not MPI_SUCCESS.
 void require_mpi(int status, const char* what);
-#define NM_MPI(function, ...) ::nearmetal::require_mpi(function(__VA_ARGS__), #function)
+/// While it lives, this process is in a call of MPI.
+class MpiCall {
+ public:
+  MpiCall() { counts().begun.fetch_add(1, std::memory_order_relaxed); }
+  ~MpiCall() { counts().ended.fetch_add(1, std::memory_order_relaxed); }
+  MpiCall(const MpiCall&) = delete;
+  MpiCall& operator=(const MpiCall&) = delete;
+  static CallCounts& counts();
+};
+#define NM_MPI(function, ...) \
+  ::nearmetal::require_mpi((::nearmetal::MpiCall(), function(__VA_ARGS__)), #function)
 
 /// "Open MPI v4.1.4", as loaded: of what MPI says, the first words.
 std::string mpi_version();

@@ -78,6 +78,7 @@ class MpiWorld : public World {
   int size() const override { return size_; }
   int local_rank() const override { return local_rank_; }
   int local_size() const override { return local_size_; }
+  const CallCounts* calls() const override { return &MpiCall::counts(); }
 
   std::vector<std::string> all_gather(const std::string& bytes) override {
     const int mine = static_cast<int>(bytes.size());

@@ -51,14 +51,15 @@ def clean_environment():
 
 
 def mpirun(*groups):
-    """The command of one job; each group of its ranks is (ranks, arguments of the program)."""
+    """The command of one job; each group of its ranks is (ranks, arguments of the program), or has a third
+    element, what the shell does before it starts the program."""
     command = [shutil.which("mpirun"), "--oversubscribe", "--bind-to", "none"]
     if os.geteuid() == 0:
         command.append("--allow-run-as-root")
     cases, world = [], 0
-    for ranks, arguments in groups:
+    for ranks, arguments, *before in groups:
         numbers = "|".join(str(rank) for rank in range(world, world + ranks))
-        cases.append(f'{numbers}) exec "$@" {shlex.join(arguments)};;')
+        cases.append(f'{numbers}) {"".join(before)} exec "$@" {shlex.join(arguments)};;')
         world += ranks
     choice = f"case $OMPI_COMM_WORLD_RANK in {' '.join(cases)} esac"
     return [*command, "-n", str(world), "sh", "-c", choice, "sh", EXECUTABLE, *TINY, "--classes",

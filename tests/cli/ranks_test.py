@@ -189,9 +189,43 @@ class Ranks(cli.CliTest):
         process = self.job((1, ["--seed", "1", "--output", "report.json"]), (1, ["--seed", "2"]))
         self.assertEqual(process.returncode, 2, process.err)
         self.assertIn("rank 1 (", process.err)
-        self.assertIn("differs from rank 0", process.err)
-        self.assertIn("settings", process.err)
+        self.assertRegex(process.err, r"differs from rank 0 \(.*\): --seed 2 against 1\n")
         self.assertFalse(os.path.exists(self.path("report.json")))
+
+    @cli.failed_jobs_end_at_once
+    def test_gradients_that_lie_in_other_places_are_not_exchanged(self):
+        with open("/proc/cpuinfo") as cpus:
+            if " avx2 " not in cpus.read():
+                self.skipTest("takes a CPU with AVX2")
+        process = self.job((1, ["--output", "report.json"]),
+                           (1, [], "export ONEDNN_MAX_CPU_ISA=SSE41;"))
+        self.assertEqual(process.returncode, 2, process.err)
+        self.assertRegex(process.err, r"rank 1 \(.*\): its gradients lie otherwise .* \(conv1.weight: ")
+
+    @cli.failed_jobs_end_at_once
+    def test_a_rank_that_never_joins_is_named(self):
+        process = self.job((1, ["--join-timeout", "1"]), (1, [], "sleep 100;"))
+        self.assertEqual(process.returncode, 7, process.err)
+        self.assertRegex(process.err,
+                         r"nearmetal: rank 1 \(\S+\) has not joined .* within 1.00 s \(--join-timeout\)")
+
+    @cli.failed_jobs_end_at_once
+    def test_a_rank_that_is_stopped_is_named_and_what_was_measured_is_kept(self):
+        process = self.start_job_until("prepared", "--duration", "60", "--join-timeout", "2.5")
+        mpirun = process.pid
+        self.assertTrue(cli.wait_until(lambda: len(processes.ranks_below(mpirun)) == 2, 30))
+        first, second = sorted(processes.ranks_below(mpirun), key=processes.rank_of)
+        self.assertTrue(cli.wait_until(lambda: cli.cpu_seconds(first) > 1, 60))
+        os.kill(second, signal.SIGSTOP)
+        err = process.stderr.read()
+        self.assertEqual(process.wait(cli.limit(60)), 7, err)
+        self.assertRegex(err, rf"nearmetal: rank 1 \(\S+, process {second}\) gave no sign of life")
+        report = self.report()
+        self.assertEqual((report["status"], report["exit_code"]), ("failed", 7))
+        run, = report["arms"][0]["runs"]
+        self.assertIn("gave no sign of life", run["failure"])
+        self.assertGreater(len(run["ranks"][0]["step_seconds"]), 0)
+        self.assertEqual(self.call("validate", "report.json").returncode, 0)
 
     @cli.failed_jobs_end_at_once
     def test_a_report_that_cannot_be_written_fails_the_job(self):
