@@ -98,7 +98,8 @@ struct NotAsExpected : std::invalid_argument {
   FailureCode code;
 };
 
-/// Thrown on every rank of a job where the work of one of them failed, with that rank's codes.
+/// Thrown on every rank of a job where the work of one of them failed, with that rank's codes, or
+/// where the job is stopped.
 struct JobFailure : std::runtime_error {
   JobFailure(const std::string& what, ExitCode exit, bool already_reported,
              std::optional<FailureCode> failure = {})
@@ -106,6 +107,13 @@ struct JobFailure : std::runtime_error {
   ExitCode exit_code;
   bool reported;  // to the user, by another rank or already: one line is printed, not one per rank
   std::optional<FailureCode> code;
+
+  bool is_stop() const { return exit_code >= ExitCode::hung_up; }
 };
+
+/// For what measures before the first step: throws JobFailure where the signal is not 0.
+inline void throw_if_stopped(int signal) {
+  if (signal != 0) throw JobFailure("interrupted", static_cast<ExitCode>(128 + signal), true);
+}
 
 }  // namespace nearmetal

@@ -2,6 +2,7 @@
 // their gradients meet those of the other ranks.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -68,6 +69,8 @@ class AllReduce {
   virtual std::vector<BucketTest> test(int repeats) = 0;
 };
 
+inline const std::atomic<int> never_stopped = 0;
+
 struct ProgramOptions {
   int64_t batch_size = 1;
   // Batches of a step, one after another, before one update with the mean of their gradients.
@@ -89,6 +92,9 @@ struct ProgramOptions {
   std::vector<KernelChoice> kernel_choices;  // known choices; an operation not among them is tuned
   bool kernel_choices_pinned =
       false;  // refuse instead to tune, or to replace a plan that does not load
+  // Where it is not 0, what times operations before the first step ends with JobFailure; never
+  // null.
+  const std::atomic<int>* stop = &never_stopped;
 
   int64_t step_images() const { return micro_batches * batch_size; }
 };
@@ -206,8 +212,9 @@ class Program {
 
   /// The choices that this program stands on.
   virtual std::vector<KernelChoice> kernel_choices() const = 0;
-  /// Times every kernel of the step alone, `repeats` times; parameters change meanwhile.
-  virtual Profile profile(int repeats) = 0;
+  /// Times every kernel of the step alone, `repeats` times, and where asked for the ceilings, which
+  /// takes a second more on a CPU; parameters change meanwhile.
+  virtual Profile profile(int repeats, bool with_ceilings) = 0;
   /// Each kernel of the step again and again, its operands not in the cache of a GPU: named
   /// "step/PHASE/NODES". Parameters change meanwhile; the program must outlive them.
   virtual std::vector<Probe> probes() = 0;

@@ -99,7 +99,9 @@ ProbeTime time_queueing(Program& program) {
   return time;
 }
 
-ProbeTime time_named(const std::vector<Probe>& probes, const std::string& name) {
+ProbeTime time_named(const RankTask& task, const std::vector<Probe>& probes,
+                     const std::string& name) {
+  if (task.context.stop != 0) return unknown_time(name, "it was interrupted");
   const auto found = std::ranges::find(probes, name, &Probe::name);
   return found == probes.end() ? unknown_time(name, "the backend has no such probe")
                                : time_of(*found);
@@ -110,8 +112,9 @@ ProbeTime time_peer(const RankTask& task, const std::vector<Probe>& probes) {
   const int64_t gpus = task.device.backend.device_count();
   ProbeTime time = unknown_time("", "this rank sees no other GPU");
   if (gpus > 1) {
-    time = time_named(probes, "p2p/" + std::to_string(task.config().gpu) + "to" +
-                                  std::to_string((task.config().gpu + 1) % gpus));
+    time = time_named(task, probes,
+                      "p2p/" + std::to_string(task.config().gpu) + "to" +
+                          std::to_string((task.config().gpu + 1) % gpus));
   }
   time.name = "p2p/next";  // the same name on every rank
   return time;
@@ -189,7 +192,7 @@ RankProbes time_machine(const RankTask& task, Program& program) {
   probed.probes.push_back(time_cpus(computing_threads(task.config())));
   const std::vector<Probe> probes = task.device.backend.probes(static_cast<int>(task.config().gpu));
   for (const std::string& name : probe_names(task.config())) {
-    probed.probes.push_back(time_named(probes, name));
+    probed.probes.push_back(time_named(task, probes, name));
   }
   if (task.config().device != Device::cpu) {
     if (task.world.size() > 1) probed.probes.push_back(time_peer(task, probes));

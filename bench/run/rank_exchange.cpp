@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/errors.h"
 #include "base/text.h"
 #include "bench/run/defaults.h"
 #include "bench/run/rank_run.h"
@@ -22,6 +23,11 @@ constexpr double fewest_tried_steps = 2, most_tried_steps = 20;  // beside the f
 double step_seconds(Program& program) {
   program.enqueue_step();
   return program.wait_step().seconds;
+}
+
+// Between two turns, of all ranks at once: they wait for one another in the steps.
+void end_if_stopped(World& world, const std::atomic<int>& stop) {
+  throw_if_stopped(static_cast<int>(maximum_of_ranks(world, stop)));
 }
 
 double of_slowest_rank(World& world, double seconds) {
@@ -137,8 +143,8 @@ std::vector<TriedAllReduce> choose(const RankTask& task, Program& program,
                                    std::span<const float> parameters) {
   task.terminal.remark("timing the ways to sum gradients (--all-reduce auto)");
   const int64_t bucket_mib = task.config().bucket_mib.value_or(*RunConfig{}.bucket_mib);
-  std::vector<TriedAllReduce> tried =
-      try_all_reduces(task.world, program, candidates, bucket_mib << 20, parameters);
+  std::vector<TriedAllReduce> tried = try_all_reduces(
+      task.world, program, candidates, bucket_mib << 20, parameters, task.context.stop);
   const AllReduceKind taken = fastest(tried).all_reduce;
   const auto place = std::ranges::find_if(
       candidates, [&](const Exchange& each) { return each.collective->kind == taken; });
@@ -150,10 +156,12 @@ std::vector<TriedAllReduce> choose(const RankTask& task, Program& program,
 // Trains a few steps from `parameters` with buckets of each size, from small to large and back
 // again, since a GPU's clock moves meanwhile; of each size the faster of the two. Collective.
 std::vector<TriedBucket> try_buckets(World& world, Program& program, AllReduce& all_reduce,
-                                     std::span<const float> parameters) {
+                                     std::span<const float> parameters,
+                                     const std::atomic<int>& stop) {
   std::vector<TriedBucket> tried;
   for (const int64_t size : sizes_mib) tried.push_back({size, INFINITY});
   const auto attempt = [&](TriedBucket& bucket) {
+    end_if_stopped(world, stop);
     program.exchange_gradients(all_reduce, bucket.bucket_mib << 20);
     program.restart(parameters);
     bucket.step_seconds = std::min(bucket.step_seconds, median_step_seconds(world, program));
@@ -225,16 +233,19 @@ std::vector<double> node_seconds(const Graph& graph, const Profile& profile) {
 }
 
 // The cuts by one micro-batch of the whole network.
-std::string measured_cuts(const PreparedDevice& device, const KernelSource& kernels) {
+std::string measured_cuts(const RankTask& task) {
+  const PreparedDevice& device = task.device;
   RunConfig config = device.config;
   if (config.batch == largest_that_fits) config.batch = batch_for_balance;
   fill_defaults(config, config.device);
-  ProgramOptions options = program_options(config, kernels);
+  ProgramOptions options = program_options(config, task.kernels);
   options.micro_batches = 1;
   options.pipeline = {};
+  options.stop = &task.context.stop;
   const auto program = device.backend.prepare(device.graph, options);
   program->restart(start_parameters(config));
-  const std::vector<double> seconds = node_seconds(device.graph, program->profile(balance_repeats));
+  const std::vector<double> seconds =
+      node_seconds(device.graph, program->profile(balance_repeats, false));
   return cut_names(device.graph,
                    balanced_cuts(device.graph, seconds, static_cast<int>(config.pipeline)));
 }
@@ -244,7 +255,7 @@ std::string measured_cuts(const PreparedDevice& device, const KernelSource& kern
 std::vector<TriedAllReduce> try_all_reduces(World& world, Program& program,
                                             std::span<const Exchange> candidates,
                                             int64_t bucket_bytes, std::span<const float> parameters,
-                                            const TryLength& length) {
+                                            const std::atomic<int>& stop, const TryLength& length) {
   std::vector<TriedAllReduce> tried(candidates.size());
   const auto steps_in = [&](double seconds, double step) {
     return maximum_of_ranks(world, std::max<int64_t>(1, std::llround(seconds / step)));
@@ -254,8 +265,10 @@ std::vector<TriedAllReduce> try_all_reduces(World& world, Program& program,
     program.exchange_gradients(*candidates[number].all_reduce, bucket_bytes);
     program.restart(parameters);
     const double first = median_of_steps(program, 2);
+    end_if_stopped(world, stop);
     median_of_steps(program, steps_in(settling, first));
     settling = length.settling;
+    end_if_stopped(world, stop);
     const double median = median_of_steps(program, steps_in(length.measured, first));
     constexpr double turns = 2;
     tried[number].all_reduce = candidates[number].collective->kind;
@@ -300,7 +313,7 @@ Communication prepare_exchange(const RankTask& task, Program& program,
     AllReduce& all_reduce = *candidates.front().all_reduce;
     if (!task.config().bucket_mib) {
       task.terminal.remark("trying sizes of buckets");
-      prepared.tried = try_buckets(task.world, program, all_reduce, parameters);
+      prepared.tried = try_buckets(task.world, program, all_reduce, parameters, task.context.stop);
       task.terminal.remark("step by size of bucket: " + text_of(prepared.tried));
     }
     prepared.bucket_mib =
@@ -316,16 +329,15 @@ Communication prepare_exchange(const RankTask& task, Program& program,
   return prepared;
 }
 
-void choose_cuts(PreparedDevice& device, const KernelSource& kernels, World& world,
-                 const Terminal& terminal) {
-  RunConfig& config = device.config;
+void choose_cuts(RankTask& task) {
+  RunConfig& config = task.device.config;
   if (config.pipeline == 1 || config.cuts) return;
   std::string cuts;
-  together(world, [&] {
-    if (world.rank() == 0) cuts = measured_cuts(device, kernels);
+  together(task.world, [&] {
+    if (task.world.rank() == 0) cuts = measured_cuts(task);
   });
-  config.cuts = world.broadcast(cuts);
-  terminal.remark("cut behind " + *config.cuts + ", where stages take the most equal times");
+  config.cuts = task.world.broadcast(cuts);
+  task.terminal.remark("cut behind " + *config.cuts + ", where stages take the most equal times");
 }
 
 std::unique_ptr<RankPipeline> join_pipeline(const PreparedDevice& device, World& world) {

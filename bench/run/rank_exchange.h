@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -51,10 +52,12 @@ struct TryLength {
 
 /// Trains from `parameters` with the sums of each candidate by turns, from the first to the last
 /// and back again, so that a drift cancels: long enough that a GPU at its power limit has the clock
-/// that goes with them. Collective; the program is left with the first candidate.
+/// that goes with them. Collective; the program is left with the first candidate. Throws JobFailure
+/// on all ranks once `stop` is not 0 on one.
 std::vector<TriedAllReduce> try_all_reduces(World& world, Program& program,
                                             std::span<const Exchange> candidates,
                                             int64_t bucket_bytes, std::span<const float> parameters,
+                                            const std::atomic<int>& stop,
                                             const TryLength& length = {});
 
 /// The one with the shortest step, of equal ones the first.
@@ -76,8 +79,7 @@ struct RankPipeline {
 
 /// Cuts the network by times measured on rank 0, unless cuts were asked for: then the settings name
 /// them. Collective. Throws as Backend::prepare() does, on all ranks.
-void choose_cuts(PreparedDevice& device, const KernelSource& kernels, World& world,
-                 const Terminal& terminal);
+void choose_cuts(RankTask& task);
 
 /// Where cuts are settled; collective. Null without a pipeline.
 std::unique_ptr<RankPipeline> join_pipeline(const PreparedDevice& device, World& world);

@@ -75,6 +75,14 @@ void with_memory_hint(const RankTask& task, const std::function<void()>& work) {
   }
 }
 
+// Those of a configuration, whose batch must be known, on this rank.
+ProgramOptions rank_options(const RankTask& task, const RunConfig& config,
+                            const KernelSource& kernels) {
+  ProgramOptions options = program_options(config, kernels, task.world.size(), task.world.rank());
+  options.stop = &task.context.stop;
+  return options;
+}
+
 // The choices of all ranks, each operation once, as the first rank chose it; collective.
 std::vector<KernelChoice> union_of_ranks(World& world, const std::vector<KernelChoice>& own) {
   std::vector<KernelChoice> all;
@@ -97,8 +105,7 @@ KernelSource kernels_of_all(const RankTask& task) {
   std::vector<KernelChoice> chosen;
   together(world, [&] {
     if (replica_of(task.config(), world.rank()) > 0) return;
-    const ProgramOptions options =
-        program_options(task.config(), kernels, world.size(), world.rank());
+    const ProgramOptions options = rank_options(task, task.config(), kernels);
     with_memory_hint(task,
                      [&] { chosen = task.device.backend.choose_kernels(task.part(), options); });
   });
@@ -126,8 +133,7 @@ void choose_batch(RankTask& task) {
   RunConfig smallest = config;
   smallest.batch = 1;
   fill_defaults(smallest, config.device);
-  const ProgramOptions options =
-      program_options(smallest, task.kernels, world.size(), world.rank());
+  const ProgramOptions options = rank_options(task, smallest, task.kernels);
   int64_t largest = 0;
   together(world, [&] { largest = task.device.backend.largest_batch(task.part(), options); });
   largest = -maximum_of_ranks(world, -largest);  // every rank takes what fits on all
@@ -362,10 +368,11 @@ Checks check(const RankTask& task, Program& program, AllReduce* all_reduce, Stag
     if (task.config().inference) {
       check_inference(program, task.request.sharing_jobs, task.context.stop, checks);
     }
-    if (task.config().profile) checks.profile = program.profile(profile_repeats);
+    if (task.config().profile) checks.profile = program.profile(profile_repeats, true);
     if (task.config().attribute) {
       task.terminal.remark("timing this machine (--attribute)");
       checks.probes = time_machine(task, program);
+      if (task.context.stop != 0) checks.interrupted = "--attribute";
     }
     if (task.config().verify) {
       if (task.context.stop == 0) task.terminal.remark("verifying that the network learns");
@@ -373,6 +380,9 @@ Checks check(const RankTask& task, Program& program, AllReduce* all_reduce, Stag
       if (!checks.verify) checks.interrupted = "--verify";
     }
     if (all_reduce != nullptr) checks.bucket_tests = all_reduce->test(exchange_repeats);
+  } catch (const JobFailure& failure) {
+    if (!failure.is_stop()) throw;
+    checks.interrupted = "the checks";
   } catch (const std::exception& error) {
     // The others are in what all do together, and would wait there for ever.
     const bool others_wait = all_reduce != nullptr || links != nullptr || task.config().attribute;
@@ -393,6 +403,7 @@ std::optional<std::string> failure_of(const World& world, const std::function<vo
     throw;  // a setting that this device does not take
   } catch (const JobFailure& failure) {
     if (failure.exit_code == ExitCode::usage) throw;
+    if (failure.is_stop()) return std::nullopt;  // nothing was trained, which says it
     return failure.what();
   } catch (const std::exception& error) {
     if (world.size() > 1) throw;
@@ -421,6 +432,8 @@ void or_abort(const RankTask& task, const char* what, const std::function<void()
   if (task.world.size() == 1) return work();
   try {
     work();
+  } catch (const JobFailure&) {
+    throw;  // all ranks do
   } catch (const std::exception& error) {
     abort_job(task, what, error.what());
   }
@@ -429,7 +442,7 @@ void or_abort(const RankTask& task, const char* what, const std::function<void()
 RankResult run_rank(RankTask& task) {
   RankResult result;
   result.failure = failure_of(task.world, [&] {
-    choose_cuts(task.device, task.kernels, task.world, task.terminal);
+    choose_cuts(task);
     task.pipeline = join_pipeline(task.device, task.world);
     choose_batch(task);
     const double begin = task.context.clock.elapsed_seconds();
@@ -437,8 +450,7 @@ RankResult run_rank(RankTask& task) {
     std::vector<Exchange> exchanges = join_exchanges(task);
     std::unique_ptr<StageLinks> links;
     if (task.pipeline != nullptr) links = join_stages_beside(task);
-    const ProgramOptions options =
-        program_options(task.config(), kernels_of_all(task), task.world.size(), task.world.rank());
+    const ProgramOptions options = rank_options(task, task.config(), kernels_of_all(task));
     const std::unique_ptr<Program> program = prepare_together(task, options, links.get());
     Prepared prepared = start_from_seed(task, exchanges, *program);
     if (links != nullptr) {

@@ -204,8 +204,8 @@ void print_ranks(const Lines& lines, const Run& run, const RunConfig& config,
                                 : std::to_string(environments.size()) + " hosts";
   const char* averaged = "one network: gradients averaged every step";
   const std::string relation = exchanges_gradients(config, run.world_size) ? averaged
-                               : run.pipeline                              ? "one network"
-                                              : "independent of each other";
+                               : config.pipeline > 1                       ? "one network"
+                                                     : "independent of each other";
   lines.line("ranks", std::to_string(run.world_size) + " on " + hosts + ", " + relation);
   if (run.pipeline) {
     lines.line("stages", pipeline_text(config) + " (" + run.pipeline->library + ")");

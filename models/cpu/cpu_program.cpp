@@ -413,11 +413,13 @@ std::vector<KernelChoice> CpuProgram::kernel_choices() const {
   return choices;
 }
 
-Profile CpuProgram::profile(int repeats) {
+Profile CpuProgram::profile(int repeats, bool with_ceilings) {
   use_threads();
   std::vector<std::vector<double>> seconds(step_.operations.size());
+  const bool is_alone = ranks_ == 1 && !options_.pipeline.is_pipelined();  // none waits for it
   for (int run = 0; run < repeats; ++run) {
     for (size_t i = 0; i < step_.operations.size(); ++i) {
+      if (is_alone) throw_if_stopped(*options_.stop);
       const double begin = steady_seconds();
       step_.operations[i].run();
       seconds[i].push_back(steady_seconds() - begin);
@@ -429,6 +431,7 @@ Profile CpuProgram::profile(int repeats) {
     profile.entries.push_back({operation.name, operation.phase, operation.implementation,
                                median_of(seconds[i]), operation.flops, operation.bytes});
   }
+  if (!with_ceilings) return profile;
   const Probe copy = host_copy_probe(), product = host_product_probe(options_.precision);
   profile.copy_bytes_per_second = copy.bytes / median_seconds(copy, 5);
   profile.matrix_flops_per_second = product.flops / median_seconds(product, 5);

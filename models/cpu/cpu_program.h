@@ -39,7 +39,7 @@ class CpuProgram : public Program {
   void use_synthetic_batch() override;
 
   std::vector<KernelChoice> kernel_choices() const override;
-  Profile profile(int repeats) override;
+  Profile profile(int repeats, bool with_ceilings) override;
   std::vector<Probe> probes() override;
   int64_t device_bytes() const override;
   int64_t device_bytes_by(Schedule schedule) const override;

@@ -84,10 +84,10 @@ void CudaProgram::choose_kernels() {
   resources_.reduction.multiprocessors = multiprocessors_;
   resources_.cudnn = cudnn_.get();
   resources_.cublas = cublas_.get();
-  tuner_ =
-      std::make_unique<Tuner>(TuningDevice{cudnn_.get(), cublas_.get(), stream_.get(),
-                                           compute_capability(options_.gpu) / 10, multiprocessors_},
-                              options_.kernel_choices, options_.kernel_choices_pinned);
+  tuner_ = std::make_unique<Tuner>(
+      TuningDevice{cudnn_.get(), cublas_.get(), stream_.get(),
+                   compute_capability(options_.gpu) / 10, multiprocessors_, options_.stop},
+      options_.kernel_choices, options_.kernel_choices_pinned);
   ProgramOptions pass = options_;  // micro-batches are alike
   pass.micro_batches = 1;
   choices_ = decide(graph_, pass, *tuner_);

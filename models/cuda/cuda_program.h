@@ -74,7 +74,7 @@ class CudaProgram : public Program {
   void use_synthetic_batch() override;
 
   std::vector<KernelChoice> kernel_choices() const override { return tuner_->used(); }
-  Profile profile(int repeats) override;
+  Profile profile(int repeats, bool with_ceilings) override;
   std::vector<Probe> probes() override;
   int64_t device_bytes() const override { return device_bytes_; }
   int64_t device_bytes_by(Schedule schedule) const override;

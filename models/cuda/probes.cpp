@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "base/errors.h"
 #include "models/cuda/cuda_program.h"
 #include "models/cuda/device/device.h"
 #include "models/cuda/kernels/beside_step.h"
@@ -243,13 +244,16 @@ std::vector<Probe> gpu_probes(int gpu) {
   return probes;
 }
 
-Profile CudaProgram::profile(int repeats) {
+Profile CudaProgram::profile(int repeats, bool with_ceilings) {
   wait_until_idle();
   const size_t kernels = step_.kernels.size();
   std::vector<EventHandle> marks;
   for (size_t i = 0; i <= kernels; ++i) marks.push_back(make_event());
   std::vector<std::vector<double>> seconds(kernels);
+  const bool is_alone =
+      resources_.ranks == 1 && !options_.pipeline.is_pipelined();  // none waits for it
   for (int run = 0; run < repeats; ++run) {
+    if (is_alone) throw_if_stopped(*options_.stop);
     NM_CALL(cudaEventRecord(marks[0].get(), stream_.get()));
     for (size_t i = 0; i < kernels; ++i) {
       step_.kernels[i].launch(stream_.get());
@@ -266,6 +270,7 @@ Profile CudaProgram::profile(int repeats) {
     profile.entries.push_back({kernel.name, kernel.phase, kernel.implementation,
                                median_of(seconds[i]), kernel.flops, kernel.bytes});
   }
+  if (!with_ceilings) return profile;
   const Probe copy = device_copy_probe(), product = product_probe(options_.precision);
   profile.copy_bytes_per_second = copy.bytes / median_seconds(copy, 10);
   profile.matrix_flops_per_second = product.flops / median_seconds(product, 5);

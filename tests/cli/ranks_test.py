@@ -270,6 +270,20 @@ class Ranks(cli.CliTest):
         run, = self.report()["arms"][0]["runs"]
         self.assertEqual(len(run["ranks"]), 2, "of all ranks, once they answer")
 
+    def test_a_stop_ends_the_measuring_of_cuts(self):
+        process = self.start_job_until("nearmetal: device", "--pipeline", "2", "--micro-batches", "2",
+                                       "--model", "vgg16", "--image-size", "64")
+        for rank in processes.ranks_below(process.pid):
+            os.kill(rank, signal.SIGTERM)
+        err = process.stderr.read()
+        self.assertEqual(process.wait(cli.limit(60)), 143, err)
+        self.assertNotIn("cut behind", err)
+        report = self.report()
+        self.assertEqual((report["status"], report["exit_code"]), ("partial", 143))
+        run, = report["arms"][0]["runs"]
+        self.assertEqual([rank["step_seconds"] for rank in run["ranks"]], [[], []])
+        self.assertEqual(self.call("validate", "report.json").returncode, 0)
+
     def test_a_stop_that_reaches_ranks_one_after_another_ends_verifying(self):
         process = self.start_job_until("verifying", "--model", "resnet18", "--image-size", "64",
                                        "--batch", "16", "--steps", "2", "--warmup", "1", "--verify")

@@ -53,7 +53,7 @@ TEST(TryExchanges, AllRanksChooseTheSameAndGoOnWithItAlone) {
       program_on(graph, world->rank(), {exchanges[0].all_reduce.get(), bucket_bytes});
   const std::vector<TriedAllReduce> tried =
       try_all_reduces(*world, *program, exchanges, bucket_bytes, initial_parameters(graph, 1),
-                      {.warm_up = 0.1, .settling = 0.1, .measured = 0.2});
+                      never_stopped, {.warm_up = 0.1, .settling = 0.1, .measured = 0.2});
   ASSERT_EQ(tried.size(), 2u);
   const std::string mine = choice_text(tried);
   for (const std::string& other : world->all_gather(mine)) EXPECT_EQ(other, mine);

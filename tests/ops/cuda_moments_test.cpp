@@ -174,7 +174,7 @@ TEST_P(SecondMoments, GradientsOfALearntBatchErrAsWithoutThem) {
 }
 
 TEST_P(SecondMoments, AreTakenAtTheEndOfEachBlock) {
-  const auto profile = [&] { return backend().prepare(graph_, options_)->profile(1); };
+  const auto profile = [&] { return backend().prepare(graph_, options_)->profile(1, false); };
   const auto terms = [](const Profile& profile) {
     return std::ranges::count(profile.entries, "own sums sweep with term by moments",
                               &ProfileEntry::implementation);

@@ -80,7 +80,7 @@ class FakeProgram : public Program {
   }
   void use_synthetic_batch() override { fixed_batch_ = false; }
   std::vector<KernelChoice> kernel_choices() const override { return script_.kernel_choices; }
-  Profile profile(int) override { return script_.profile; }
+  Profile profile(int, bool) override { return script_.profile; }
   std::vector<Probe> probes() override { return {}; }
   int64_t device_bytes() const override { return 12345; }
   int64_t device_bytes_by(Schedule) const override { return 12345; }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "base/errors.h"
 #include "models/cuda/compiler/lowering.h"
 #include "models/cuda/tuning/attention_check.h"
 #include "models/cuda/tuning/tuner.h"
@@ -86,6 +87,7 @@ void Tuner::choose(const std::vector<AttentionProblem>& problems) {
 double Tuner::milliseconds(const AttentionPlan& plan, const std::string& key,
                            const Descriptor& bound) const {
   constexpr int calls = 5;
+  throw_if_stopped(*device_.stop);
   try {
     // Loads the kernel, if it does not refuse.
     if (plan.try_execute(device_.handle, bound) != CUDNN_STATUS_SUCCESS) return never;

@@ -6,6 +6,7 @@
 #include <limits>
 #include <set>
 
+#include "base/errors.h"
 #include "models/cuda/compiler/emission.h"
 #include "models/cuda/kernels/update.h"
 #include "models/cuda/tuning/convolution_check.h"
@@ -253,6 +254,7 @@ void Trial::run(Pass pass) {
 }
 
 double Trial::seconds() {
+  throw_if_stopped(*source_.device.stop);
   const auto run_all = [&] {
     run(Pass::forward);
     run(Pass::backward);

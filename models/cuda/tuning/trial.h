@@ -24,6 +24,7 @@ struct TuningDevice {
   cudaStream_t stream = nullptr;
   int compute_capability_major = 0;
   int multiprocessors = 0;
+  const std::atomic<int>* stop = &never_stopped;  // as ProgramOptions has it
 };
 
 /// What its kernels come from; all must outlive the trial.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "base/errors.h"
 #include "models/cuda/tuning/convolution_check.h"
 
 namespace nearmetal::cuda {
@@ -84,6 +85,7 @@ void Tuner::choose(const std::vector<ConvolutionProblem>& problems) {
 
 double Tuner::milliseconds(const ConvolutionPlan& plan, const ConvolutionProblem& problem,
                            const TuningBuffers& buffers, Calls calls) const {
+  throw_if_stopped(*device_.stop);
   const Descriptor bound = plan.bind(buffers.operands(problem), buffers.workspace());
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
   const auto launch = [&] {

@@ -1,11 +1,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <csignal>
 #include <map>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "base/errors.h"
 #include "bench/run/rank_exchange.h"
 #include "tests/ops/sum_of_one.h"
 #include "tests/support/fake_backend.h"
@@ -49,13 +52,14 @@ struct TryAllReduces : testing::Test {
   const AllReduce* host() const { return candidates[1].all_reduce.get(); }
 
   std::vector<TriedAllReduce> tried_with(Program& program) {
-    return try_all_reduces(*world, program, candidates, 1 << 20, {},
+    return try_all_reduces(*world, program, candidates, 1 << 20, {}, stop,
                            {.warm_up = 0.1, .settling = 0.05, .measured = 0.1});
   }
 
   const std::unique_ptr<World> world = join_world(0);
   std::vector<Exchange> candidates;
   Script script;
+  std::atomic<int> stop = 0;
 };
 
 TEST_F(TryAllReduces, TakeTurnsAndFindTheFaster) {
@@ -84,6 +88,19 @@ TEST_F(TryAllReduces, ADriftDecidesNothing) {
           << drift << " " << gain;
     }
   }
+}
+
+TEST_F(TryAllReduces, AStopEndsThemBeforeTheNextTurn) {
+  DriftingProgram program(script, {{nccl(), 0.01}, {host(), 0.01}}, 0);
+  stop = SIGTERM;
+  try {
+    tried_with(program);
+    FAIL() << "they went on";
+  } catch (const JobFailure& failure) {
+    EXPECT_TRUE(failure.is_stop());
+    EXPECT_EQ(failure.exit_code, ExitCode::terminated);
+  }
+  EXPECT_EQ(script.waited, script.enqueued) << "no step is left queued";
 }
 
 TEST(FastestAllReduce, OfEqualOnesIsTheFirst) {
