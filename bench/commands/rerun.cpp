@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <span>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -70,6 +71,20 @@ void require_repeatable(const Report& report, const std::string& source) {
   }
 }
 
+// With one arm.
+Report repeatable_report(const std::string& place) {
+  if (fs::is_directory(place)) {
+    throw std::invalid_argument("--rerun repeats a report: name one instead of the folder " +
+                                place);
+  }
+  const auto [file, arm] = report_place(place);
+  require_file(place, file);
+  Report report = read_report(file);
+  if (!arm.empty()) keep_only_arm(report, arm, file);
+  require_repeatable(report, place);
+  return report;
+}
+
 // A report comes from anywhere: it has a say in what is started only by the hashes of what ran.
 std::optional<std::string> program_for(const Arm& arm, const std::optional<std::string>& named) {
   if (arm.executable) return named.value_or(program_path().string());
@@ -118,6 +133,7 @@ constexpr const char* rerun_examples = R"(
 Example:
   nearmetal rerun old.json --runs 5    the recorded configuration again, here, and the difference
   nearmetal rerun sweep.json#1x1x2     one arm, with its ranks, jobs and shares
+  nearmetal rerun old.json --flags     how it was trained: --model=resnet50, --batch=256, ...
   nearmetal rerun old.json --hosts vm0:2,vm1:2
                                        a job of two hosts, on these two
   nearmetal rerun sweep.json#old --program ../old/bin/nearmetal
@@ -132,6 +148,7 @@ holds plans, and what --program names, must lie under the same path on other hos
 struct RerunForm {
   std::string report;
   std::optional<int64_t> runs;
+  bool flags = false;
   RepeatOptions repeat;
   CompareRequest request;
 };
@@ -145,12 +162,26 @@ void add_rerun_options(Options& options, RerunForm& form) {
   };
   options.values("REPORT", "FILE", "Report whose configuration is repeated", take).required = true;
   options.number("--runs", "N", form.runs, {1, 1000}, "fresh launches [as many as the report has]");
+  options.toggle("--flags", form.flags,
+                 "print the recorded settings as flags of run; start nothing");
   add_repeat_options(options, form.repeat);
   add_rule_options(options, form.request.options);
   add_form_options(options, form.request);
 }
 
+// A line each, of what its runs were asked for, or chose by measuring. Which GPU each rank takes is
+// no such setting.
+ExitCode print_flags(const std::string& place, std::ostream& out) {
+  const Report report = repeatable_report(place);
+  Workload workload = repeated_workload(config_of(report, report.arms[0]));
+  std::erase(workload.given, "gpu");
+  const std::vector<std::string> words = run_arguments(workload);
+  for (const std::string& flag : std::span(words).subspan(1)) out << flag << "\n";
+  return ExitCode::ok;
+}
+
 ExitCode run_rerun(const RerunForm& form, const Context& context) {
+  if (form.flags) return print_flags(form.report, context.terminal.out);
   catch_stop_signals();
   const Repeatable repeated = repeatable(form.report, form.repeat);
   RunSet base;
@@ -177,15 +208,7 @@ void add_repeat_options(Options& options, RepeatOptions& repeat) {
 }
 
 Repeatable repeatable(const std::string& place, const RepeatOptions& repeat) {
-  if (fs::is_directory(place)) {
-    throw std::invalid_argument("--rerun repeats a report: name one instead of the folder " +
-                                place);
-  }
-  const auto [file, arm] = report_place(place);
-  require_file(place, file);
-  Repeatable found{place, read_report(file), {}};
-  if (!arm.empty()) keep_only_arm(found.report, arm, file);
-  require_repeatable(found.report, place);
+  Repeatable found{place, repeatable_report(place), {}};
   try {
     const Arm& arm = found.report.arms[0];
     PlanRequest request = request_of_arm(found.report, arm, place, repeat.hosts);

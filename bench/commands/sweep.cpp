@@ -180,7 +180,7 @@ class Sweep {
     std::string what = "run " + std::to_string(before + 1) + " of " + std::to_string(before + left);
     if (plan_.placements.size() > 1) what += ": " + name;
     time_left_.begin_run(left);
-    runs_->pin_all_reduce(plan_, launch.layout);
+    runs_->pin_choices(plan_, launch.layout);
     LaunchOutcome outcome = run_layout(plan_, launch.layout, stop_, progress_of(what));
     time_left_.end_run();
     terminal_.clear_progress();

@@ -418,12 +418,12 @@ Run run_of(const PreparedDevice& device, const RankStart& start, const RankResul
   return run;
 }
 
-// The choice takes the place of `auto`.
+// The choices take the place of `auto`.
 RunConfig resolved_config(RunConfig config, const std::optional<Prepared>& prepared) {
-  const bool exchanges = prepared && prepared->communication;
-  if (exchanges && config.all_reduce == AllReduceKind::automatic) {
-    config.all_reduce = prepared->communication->all_reduce;
-  }
+  if (!prepared || !prepared->communication) return config;
+  const Communication& chosen = *prepared->communication;
+  if (config.all_reduce == AllReduceKind::automatic) config.all_reduce = chosen.all_reduce;
+  if (!config.bucket_mib) config.bucket_mib = chosen.bucket_mib;
   return config;
 }
 

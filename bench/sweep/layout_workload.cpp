@@ -242,24 +242,18 @@ Workload job_workload(const LayoutFile& file, const Layout& layout, size_t job,
   }
 }
 
-// A choice of how gradients are summed needs the machine to itself, and all runs of a layout take
-// that of the first, which scripts (not `conducted`) cannot.
-void require_one_choice(const Workload& workload, const Layout& layout, const Placement& placement,
-                        bool conducted) {
+// A choice of how gradients are summed needs the machine to itself.
+void require_one_choice(const Workload& workload, const Layout& layout,
+                        const Placement& placement) {
   const RunConfig& config = workload.config;
   const std::vector<size_t> jobs = placement.training_jobs();
   const bool exchanges = std::ranges::any_of(jobs, [&](size_t job) {
     return exchanges_gradients(config, std::ssize(placement.jobs[job].ranks));
   });
-  if (config.all_reduce != AllReduceKind::automatic || !exchanges) return;
-  const std::string several =
-      jobs.size() > 1 ? "it times one job alone, and this layout has " + std::to_string(jobs.size())
-                      : "";
-  const std::string why =
-      conducted ? several : "it is for `nearmetal sweep`, whose runs take what the first chose";
-  if (why.empty()) return;
-  throw std::invalid_argument(layout.source + ": --all-reduce auto: " + why +
-                              "; name nccl or host");
+  if (config.all_reduce != AllReduceKind::automatic || !exchanges || jobs.size() == 1) return;
+  throw std::invalid_argument(layout.source +
+                              ": --all-reduce auto: it times one job alone, and this layout has " +
+                              std::to_string(jobs.size()) + "; name nccl or host");
 }
 
 [[noreturn]] void refuse(const GridAxis& axis, const std::string& why) {
@@ -363,16 +357,15 @@ std::string name_of(const Layout& layout, bool one_of_several, const Grid& grid,
 }  // namespace
 
 LayoutWorkloads layout_workloads(const LayoutFile& file, const Layout& layout,
-                                 const Placement& placement, const Workload& asked,
-                                 bool conducted) {
+                                 const Placement& placement, const Workload& asked) {
   LayoutWorkloads workloads{common_workload(file, layout, placement, asked)};
   for (size_t job = 0; job < layout.jobs.size(); ++job) {
     if (layout.jobs[job].workload.texts.empty()) continue;
     const auto own =
         workloads.of_jobs.emplace(job, job_workload(file, layout, job, placement, asked));
-    require_one_choice(own.first->second, layout, placement, conducted);
+    require_one_choice(own.first->second, layout, placement);
   }
-  require_one_choice(workloads, layout, placement, conducted);
+  require_one_choice(workloads, layout, placement);
   return workloads;
 }
 

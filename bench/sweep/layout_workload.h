@@ -19,7 +19,7 @@ namespace nearmetal {
 /// cannot be shared, images that the network refuses, and hosts that claim different environments;
 /// and where each job would choose how its gradients are summed.
 LayoutWorkloads layout_workloads(const LayoutFile& file, const Layout& layout,
-                                 const Placement& placement, const Workload& asked, bool conducted);
+                                 const Placement& placement, const Workload& asked);
 
 /// The axis that --grid names: "batch=32,64". The name is that of the option, or as layout files
 /// have it. Throws std::invalid_argument.

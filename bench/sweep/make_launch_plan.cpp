@@ -266,8 +266,8 @@ LaunchPlan place_layouts(const LayoutFile& file, const PlanRequest& request,
     if (script) require_script_can(layout, placement);
     LayoutWorkloads workloads;
     try {
-      workloads = with_plans(layout_workloads(file, layout, placement, request.workload, !script),
-                             layout, placement);
+      workloads = with_plans(layout_workloads(file, layout, placement, request.workload), layout,
+                             placement);
     } catch (const std::invalid_argument& error) {
       if (!layout.grid) throw;
       left_out.push_back(layout);

@@ -199,14 +199,16 @@ bool has_equal_shares(const ArmShare& share) {
   return equal(share.threads_percent) && equal(share.profiles);
 }
 
-// The settings of the arm's runs, with what summed their gradients in place of a choice;
-// earlier reports call NCCL that.
+// The settings of the arm's runs, with what they chose in place of a choice, which the settings of
+// earlier reports do not say.
 RunConfig config_as_run(const Report& report, const Arm& arm) {
   RunConfig config = config_of(report, arm);
-  if (config.all_reduce != AllReduceKind::automatic) return config;
-  config.all_reduce.reset();
+  const bool sum_is_open = config.all_reduce == AllReduceKind::automatic;
+  const bool size_is_open = !config.bucket_mib;
+  if (sum_is_open) config.all_reduce.reset();  // earlier ones call NCCL `auto`
   for (const Run& run : arm.runs) {
-    if (run.communication) config.all_reduce = run.communication->all_reduce;
+    if (run.communication && sum_is_open) config.all_reduce = run.communication->all_reduce;
+    if (run.communication && size_is_open) config.bucket_mib = run.communication->bucket_mib;
   }
   return config;
 }

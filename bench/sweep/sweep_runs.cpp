@@ -97,6 +97,17 @@ std::vector<RunConfig> work_of(const JournalEntry& entry) {
   return workloads.empty() ? std::vector{entry.report.invocation.config} : workloads;
 }
 
+// What is left open, and was measured or tried.
+void take_choices(const RunConfig& then, Workload& workload) {
+  RunConfig& config = workload.config;
+  if (config.batch == largest_that_fits) config.batch = then.batch;
+  if (config.all_reduce == AllReduceKind::automatic) config.all_reduce = then.all_reduce;
+  if (!config.bucket_mib) config.bucket_mib = then.bucket_mib;
+  if (config.pipeline == 1 || config.cuts) return;
+  config.cuts = then.cuts;
+  workload.given.emplace_back("cuts");
+}
+
 }  // namespace
 
 bool took_steps(const Run& run) {
@@ -197,18 +208,18 @@ std::string SweepRuns::other_work_than_before(size_t layout,
   return "";
 }
 
-void SweepRuns::pin_all_reduce(LaunchPlan& plan, size_t layout) const {
-  std::optional<AllReduceKind> chosen;
+void SweepRuns::pin_choices(LaunchPlan& plan, size_t layout) const {
+  LayoutWorkloads& workloads = plan.workloads.at(layout);
+  const std::vector<size_t> jobs = plan.placements.at(layout).training_jobs();
   for (const JournalEntry& entry : entries_) {
-    if (chosen && chosen != AllReduceKind::automatic) break;
-    if (is_run_of(layout, entry)) chosen = work_of(entry).front().all_reduce;
+    if (!is_run_of(layout, entry)) continue;
+    const std::vector<RunConfig> then = work_of(entry);
+    take_choices(then.front(), workloads);
+    for (auto& [job, workload] : workloads.of_jobs) {
+      const auto place = static_cast<size_t>(std::ranges::find(jobs, job) - jobs.begin());
+      if (place < then.size()) take_choices(then[place], workload);
+    }
   }
-  if (!chosen) return;
-  const auto pin = [&](Workload& workload) {
-    if (workload.config.all_reduce == AllReduceKind::automatic) workload.config.all_reduce = chosen;
-  };
-  pin(plan.workloads.at(layout));
-  for (auto& [job, workload] : plan.workloads.at(layout).of_jobs) pin(workload);
 }
 
 void SweepRuns::remove_journal() const {

@@ -56,9 +56,9 @@ class SweepRuns {
   /// other_work() says; where all are to do the same, the first tells for all.
   std::string other_work_than_before(size_t layout, const std::vector<Report>& jobs) const;
 
-  /// Has the jobs of a layout sum gradients as the first of its runs chose, where one has: the way
-  /// that is fastest is found once.
-  void pin_all_reduce(LaunchPlan& plan, size_t layout) const;
+  /// Has the jobs of a layout take what the first of its runs chose by measuring, where one has:
+  /// cuts of a pipeline, batch, what sums gradients, and size of buckets.
+  void pin_choices(LaunchPlan& plan, size_t layout) const;
 
   /// Takes a run, and unless it was cut short puts it into the journal. Where the sweep must end,
   /// says why on the terminal and returns the exit code: the journal cannot be written, which loses

@@ -218,6 +218,15 @@ require_new() {
 }
 )";
 
+// What is chosen by measuring is chosen once, by the first run that is complete.
+constexpr const char* keep_choices = R"(
+
+keep_choices() { # the name of an array, a report
+  declare -n choices=$1
+  ((${#choices[@]})) || readarray -t choices < <("$program" rerun "$2" --flags 2>/dev/null)
+}
+)";
+
 constexpr size_t longest_name = 60;
 
 // Letters, digits and some signs stay, all else becomes '-'.
@@ -243,6 +252,25 @@ std::string report_name(const LaunchPlan& plan, size_t layout, const std::string
 // "layout_3"
 std::string function_name(size_t layout) { return "layout_" + std::to_string(layout + 1); }
 
+// The array of flags by which later runs of a job choose as its first did; empty: it chooses
+// nothing by measuring, or runs once.
+std::string choices_name(const LaunchPlan& plan, size_t layout, size_t job) {
+  if (plan.placements[layout].jobs[job].stress || plan.file.repeats == 1) return "";
+  if (!leaves_choices(plan.workloads.at(layout).of(job).config)) return "";
+  return "choices_" + std::to_string(layout + 1) + "_" + std::to_string(job + 1);
+}
+
+// A function that keeps what the jobs of a layout chose in a repeat, if they had not chosen before.
+std::string choices_function(const LaunchPlan& plan, size_t layout) {
+  std::string text;
+  for (size_t job = 0; job < plan.placements[layout].jobs.size(); ++job) {
+    const std::string name = choices_name(plan, layout, job);
+    if (name.empty()) continue;
+    text += "  keep_choices " + name + " \"" + report_name(plan, layout, "$1", job) + "\"\n";
+  }
+  return text.empty() ? "" : "\nkeep_" + function_name(layout) + "() {\n" + text + "}\n";
+}
+
 // A function that starts the jobs of a layout, for the repeat that is its argument.
 std::string layout_function(const LaunchPlan& plan, size_t layout) {
   const auto commands = commands_of(plan, layout);
@@ -253,6 +281,9 @@ std::string layout_function(const LaunchPlan& plan, size_t layout) {
     const std::string folder = "\"$scratch/job" + std::to_string(job + 1) + "\"";
     text += "  mkdir -p " + folder + "\n  TMPDIR=" + folder + " " + shell_quoted(commands[job]);
     const std::string report = "\"" + report_name(plan, layout, "$1", job);
+    if (const std::string name = choices_name(plan, layout, job); !name.empty()) {
+      text += " ${" + name + "[@]+\"${" + name + "[@]}\"}";
+    }
     text += " \\\n    </dev/null >" + report + ".part\" &\n";
     text += "  jobs+=($!) reports+=(" + report + "\")\n";
   }
@@ -273,11 +304,20 @@ std::string all_reports(const LaunchPlan& plan) {
 
 std::string script_body(const LaunchPlan& plan) {
   std::string text = functions;
-  for (size_t i = 0; i < plan.placements.size(); ++i) text += layout_function(plan, i);
+  std::vector<std::string> keepers;  // by layout
+  for (size_t i = 0; i < plan.placements.size(); ++i) {
+    keepers.push_back(choices_function(plan, i));
+    if (!keepers.back().empty() && text.find(keep_choices) == text.npos) {
+      text += "program=" + shell_quoted(plan.file.launcher.program.value_or("nearmetal")) +
+              keep_choices;
+    }
+    text += layout_function(plan, i) + keepers.back();
+  }
   text += "\nrequire_new" + all_reports(plan) + "\n";
   for (const Launch& launch : plan.launches) {
-    text += function_name(launch.layout) + " " + std::to_string(launch.repeat);
-    text += "; wait_for_jobs\n";
+    const std::string call = function_name(launch.layout) + " " + std::to_string(launch.repeat);
+    text +=
+        call + "; wait_for_jobs" + (keepers[launch.layout].empty() ? "" : "; keep_" + call) + "\n";
   }
   return text + "\nexit \"$status\"\n";
 }

@@ -196,7 +196,8 @@ constexpr std::array table{
     setting(&RunConfig::bucket_mib, "bucket_mib", SettingGroup::several_ranks,
             {.help = "size of gradient buckets; 0: one, at the end; auto: measure",
              .meaning = "Size of the parts of the gradient that are sent while the backward "
-                        "pass goes on; null: as measured",
+                        "pass goes on; null: as measured, where a run did not come to choose, and "
+                        "in earlier reports",
              .range = at_least(0),
              .most = 65536,
              .takes_auto = true,
@@ -415,6 +416,11 @@ std::string setting_text(const Setting& setting, const LossScale& scale) {
   if (scale.initial == initial_of_dynamic) return "dynamic";
   throw std::invalid_argument("a dynamic loss scale that starts at " +
                               setting_text(setting, scale.initial) + " cannot be asked for again");
+}
+
+bool leaves_choices(const RunConfig& config) {
+  return config.batch == largest_that_fits || config.all_reduce == AllReduceKind::automatic ||
+         !config.bucket_mib || (config.pipeline > 1 && !config.cuts);
 }
 
 Workload repeated_workload(const RunConfig& config) {

@@ -30,7 +30,7 @@ Workload workload(const Asked& asked) {
   layout.source = "/layouts/0";
   layout.workload.texts = asked.of_layout;
   const RunRequest request = parse_run_flags(asked.flags);
-  return layout_workloads(file, layout, place(layout, file.hosts), request, true);
+  return layout_workloads(file, layout, place(layout, file.hosts), request);
 }
 
 std::string refusal(const Asked& asked) {
@@ -112,7 +112,7 @@ Workload workload(const AskedOfJob& asked) {
   layout.workload.texts = asked.other.of_layout;
   layout.jobs[1].workload.texts = asked.of_job;
   return layout_workloads(file, layout, place(layout, file.hosts),
-                          parse_run_flags(asked.other.flags), true)
+                          parse_run_flags(asked.other.flags))
       .of_jobs.at(1);
 }
 

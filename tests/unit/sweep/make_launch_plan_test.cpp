@@ -93,9 +93,8 @@ TEST(MakeLaunchPlan, AWayToSumIsChosenByOneJobOfASweep) {
               testing::ThrowsMessage<std::invalid_argument>(testing::HasSubstr(
                   "--all-reduce auto: it times one job alone, and this layout has 2; name nccl or "
                   "host")));
-  EXPECT_THAT([&] { plan("1x1x2", Starter::script); },
-              testing::ThrowsMessage<std::invalid_argument>(
-                  testing::HasSubstr("--all-reduce auto: it is for `nearmetal sweep`")));
+  EXPECT_EQ(plan("1x1x2", Starter::script).workloads.at(0).config.all_reduce,
+            AllReduceKind::automatic);
 }
 
 TEST(MakeLaunchPlan, ALimitOfTheCommandLineStandsOverThatOfTheFile) {

@@ -89,39 +89,64 @@ TEST_F(SweepRunsTest, ACombinationThatCannotRunIsDoneAndNoFailure) {
   EXPECT_TRUE(runs.has_run(1));
 }
 
+// A plan of two layouts of one job, which leave their choices open.
+LaunchPlan plan_with_choices(AllReduceKind all_reduce) {
+  LayoutWorkloads workload;
+  workload.config.batch = largest_that_fits;
+  workload.config.bucket_mib.reset();
+  workload.config.pipeline = 2;
+  workload.config.all_reduce = all_reduce;
+  LaunchPlan plan{.file = {},
+                  .placements = {},
+                  .workloads = {workload, workload},
+                  .launches = {},
+                  .options = {}};
+  plan.placements.resize(2);
+  for (Placement& placement : plan.placements) placement.jobs.resize(1);
+  for (LayoutWorkloads& workloads : plan.workloads) workloads.of_jobs[0] = workload;
+  return plan;
+}
+
 TEST_F(SweepRunsTest, TheFirstRunOfALayoutThatChoseChoosesForAll) {
-  const auto chosen_by = [&](int64_t repeat, AllReduceKind chosen) {
+  const auto chosen_by = [&](int64_t repeat, AllReduceKind chosen, int64_t batch) {
     JournalEntry found = entry(repeat);
-    found.report.invocation.config.all_reduce = chosen;
-    found.report.invocation.config_sha256 = config_sha256(found.report.invocation.config);
+    RunConfig& config = found.report.invocation.config;
+    config.all_reduce = chosen;
+    config.batch = batch;
+    config.bucket_mib = 8;
+    config.pipeline = 2;
+    config.cuts = "layer" + std::to_string(batch);
+    found.report.invocation.config_sha256 = config_sha256(config);
     return found;
   };
   const auto pinned = [](const SweepRuns& runs, size_t layout,
                          AllReduceKind asked = AllReduceKind::automatic) {
-    LayoutWorkloads workload;
-    workload.config.all_reduce = asked;
-    LaunchPlan plan{.file = {},
-                    .placements = {},
-                    .workloads = {workload, workload},
-                    .launches = {},
-                    .options = {}};
-    plan.workloads[layout].of_jobs[0] = workload;
-    runs.pin_all_reduce(plan, layout);
-    EXPECT_EQ(plan.workloads[1 - layout].config.all_reduce, asked) << "another layout";
+    LaunchPlan plan = plan_with_choices(asked);
+    runs.pin_choices(plan, layout);
+    EXPECT_EQ(plan.workloads[1 - layout].config, plan_with_choices(asked).workloads[0].config)
+        << "another layout";
     EXPECT_EQ(plan.workloads[layout].config, plan.workloads[layout].of(0).config);
-    return plan.workloads[layout].config.all_reduce;
+    return plan.workloads[layout];
   };
   {
     SweepRuns runs = begun();
-    EXPECT_EQ(pinned(runs, 0), AllReduceKind::automatic);
-    runs.add(chosen_by(1, AllReduceKind::automatic), false);  // it ended before
-    EXPECT_EQ(pinned(runs, 0), AllReduceKind::automatic);
-    runs.add(chosen_by(2, AllReduceKind::host), false);
-    EXPECT_EQ(pinned(runs, 0), AllReduceKind::host);
-    EXPECT_EQ(pinned(runs, 0, AllReduceKind::hierarchical), AllReduceKind::hierarchical);
-    EXPECT_EQ(pinned(runs, 1), AllReduceKind::automatic);
+    EXPECT_EQ(pinned(runs, 0).config.all_reduce, AllReduceKind::automatic);
+    EXPECT_TRUE(leaves_choices(pinned(runs, 0).config));
+    runs.add(chosen_by(1, AllReduceKind::automatic, 16), false);  // it ended before
+    EXPECT_EQ(pinned(runs, 0).config.all_reduce, AllReduceKind::automatic);
+    runs.add(chosen_by(2, AllReduceKind::host, 32), false);
+    const LayoutWorkloads all = pinned(runs, 0);
+    EXPECT_EQ(all.config.all_reduce, AllReduceKind::host);
+    EXPECT_EQ(all.config.batch, 16) << "of the first run that chose one";
+    EXPECT_EQ(all.config.cuts, "layer16");
+    EXPECT_TRUE(all.is_given("cuts"));
+    EXPECT_EQ(all.config.bucket_mib, 8);
+    EXPECT_FALSE(leaves_choices(all.config));
+    EXPECT_EQ(pinned(runs, 0, AllReduceKind::hierarchical).config.all_reduce,
+              AllReduceKind::hierarchical);
+    EXPECT_EQ(pinned(runs, 1).config.all_reduce, AllReduceKind::automatic);
   }
-  EXPECT_EQ(pinned(resumed(), 0), AllReduceKind::host) << "also by the journal";
+  EXPECT_EQ(pinned(resumed(), 0).config.cuts, "layer16") << "also by the journal";
 }
 
 TEST_F(SweepRunsTest, AnotherBuildIsRefusedUnlessTold) {
