@@ -95,7 +95,7 @@ class Scripts(plans.Plan):
                             "sleep 60 &\necho >>started\nwait\n")
         environment = {**cli.clean_environment(),
                        "PATH": self.path("bin") + ":" + os.environ["PATH"]}
-        for number, code in (signal.SIGTERM, 143), (signal.SIGINT, 130):
+        for number, code in (signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129):
             process = subprocess.Popen(["bash", self.write("script", script)], cwd=self.folder,
                                        env=environment, stderr=subprocess.PIPE)
             self.assertTrue(cli.wait_until(lambda: len(self.lines_of("started")) == 2, 20))
