@@ -7,7 +7,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "comm/launch/launch_plan_text.h"
+#include "comm/launch/launch_script.h"
 #include "reports/json/json_writer.h"
 
 namespace nearmetal {

@@ -418,9 +418,13 @@ std::string setting_text(const Setting& setting, const LossScale& scale) {
                               setting_text(setting, scale.initial) + " cannot be asked for again");
 }
 
-bool leaves_choices(const RunConfig& config) {
-  return config.batch == largest_that_fits || config.all_reduce == AllReduceKind::automatic ||
-         !config.bucket_mib || (config.pipeline > 1 && !config.cuts);
+std::vector<std::string> options_left_open(const RunConfig& config) {
+  std::vector<std::string> options;
+  if (config.batch == largest_that_fits) options.emplace_back("--batch");
+  if (config.all_reduce == AllReduceKind::automatic) options.emplace_back("--all-reduce");
+  if (!config.bucket_mib) options.emplace_back("--bucket-mib");
+  if (config.pipeline > 1 && !config.cuts) options.emplace_back("--cuts");
+  return options;
 }
 
 Workload repeated_workload(const RunConfig& config) {

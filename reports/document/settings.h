@@ -175,8 +175,8 @@ std::string shown_value(const Setting& setting, const T& value) {
   return std::optional<std::string>(setting_text(setting, value)).value_or("none");
 }
 
-/// Whether a run chooses something by measuring: its batch, cuts, what sums gradients, or buckets.
-bool leaves_choices(const RunConfig& config);
+/// The options of what a run will choose by measuring: "--batch", "--cuts".
+std::vector<std::string> options_left_open(const RunConfig& config);
 
 /// The workload to be asked for to do the work of `config` again: every setting that decides what
 /// is computed and proven, and none of output, display or plan cache, as paths of another machine

@@ -185,6 +185,23 @@ class Scripts(plans.Plan):
                                  "2*(1x1x1), job 1": ("measured", "measured", 1),
                                  "2*(1x1x1), job 2": ("measured", "measured", 1)})
 
+    @cli.unittest.skipUnless(shutil.which("mpirun") and MODULES_ARE_THERE,
+                             "it needs mpirun, and the modules of the CPU and of MPI")
+    def test_later_runs_of_a_script_take_what_the_first_chose(self):
+        script = self.plan("1x1x2", "--hosts", "localhost:0", "--repeats", "2", "--pipeline", "2",
+                           "--micro-batches", "2", "--model", "resnet20", "--image-size", "32",
+                           "--batch", "2", "--steps", "3", "--warmup", "1", "--threads", "1",
+                           "--format", "sh")
+        path = self.write("script", script.replace("/opt/nearmetal", cli.EXECUTABLE))
+        process = subprocess.run(["bash", path], cwd=self.folder, env=cli.clean_environment(),
+                                 capture_output=True, text=True, timeout=cli.limit(100), check=False)
+        self.assertEqual(process.returncode, 0, process.stderr)
+        self.assertEqual(process.stderr.count("cut behind"), 1, process.stderr)
+        first, second = (self.report(f"1-1x1x2-run{i}.report.json")["invocation"] for i in (1, 2))
+        cuts = first["config"]["cuts"]["value"]
+        self.assertEqual([word for word in second["argv"] if word not in first["argv"]],
+                         [f"--cuts={cuts}"])
+
 
 if __name__ == "__main__":
     cli.main()

@@ -28,6 +28,15 @@ def ranks_below(pid):
     return ranks
 
 
+def command_of(pid):
+    """Its words; none where it has ended."""
+    try:
+        with open(f"/proc/{pid}/cmdline", encoding="utf-8") as file:
+            return file.read().split("\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
 def blocks(pid, number):
     """Whether this process blocks a signal, as a run does once it waits for it in a thread."""
     try:

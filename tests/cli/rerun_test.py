@@ -26,6 +26,17 @@ class Rerun(CompareTest):
         self.assertEqual(json.loads(process.out)["schema"], "nearmetal/comparison")
         self.assertIn("throughput", process.err)
 
+    def test_settings_are_printed_as_flags(self):
+        made = self.tiny("--steps", "3", "--seed", "5", "--output", "old.json")
+        self.assertEqual(made.returncode, 0, made.err)
+        process = self.call("rerun", "old.json", "--flags")
+        self.assertEqual(process.returncode, 0, process.err)
+        flags = process.out.splitlines()
+        self.assertIn("--seed=5", flags)
+        self.assertEqual(self.call("run", *flags, "--output", "new.json").returncode, 0)
+        old, new = (self.report(name)["invocation"]["config_sha256"] for name in ("old.json", "new.json"))
+        self.assertEqual(old, new)
+
     def test_names_that_were_left_out_stay_out(self):
         made = self.tiny("--steps", "3", "--no-host-info", "--output", "old.json")
         self.assertEqual(made.returncode, 0, made.err)

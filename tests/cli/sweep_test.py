@@ -6,6 +6,7 @@ import os
 
 import cli
 import made_up
+import processes
 
 # Stands for nearmetal: changes its result by the seed.
 LIAR = """#!/usr/bin/python3
@@ -30,6 +31,26 @@ for line in work.stdout:
 
 
 class Sweep(cli.SweepTest):
+    def test_later_runs_take_the_cuts_of_the_first(self):
+        process = self.start("sweep", "1x1x2", "--hosts", "localhost:0", *cli.TINY_WORK, "--pipeline",
+                             "2", "--micro-batches", "2", "--repeats", "2", "--duration", "1",
+                             "--output", "s.json")
+
+        def commands_of_second():
+            with open(self.path("s.jsonl"), encoding="utf-8") as journal:
+                runs = journal.read().count("\n") - 1
+            return runs and [processes.command_of(rank) for rank in processes.ranks_below(process.pid)]
+
+        self.assertTrue(cli.wait_until(lambda: os.path.exists(self.path("s.jsonl")), 60))
+        commands = cli.wait_until(commands_of_second, 60)
+        process.communicate(timeout=cli.limit(60))
+        arm, = self.report("s.json")["arms"]
+        self.assertEqual([run["status"] for run in arm["runs"]], ["complete"] * 2)
+        cuts = arm["config"]["cuts"]
+        self.assertTrue(commands)
+        for words in commands:
+            self.assertIn(f"--cuts={cuts}", words)
+
     def test_layouts_repeats_and_concurrent_jobs(self):
         process = self.sweep("1x1x1", "2*(1x1x1)", "--repeats", "2", "--steps", "100")
         self.assertEqual(process.returncode, 0, process.err)

@@ -16,7 +16,9 @@
 namespace nearmetal {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 class SweepRunsTest : public testing::Test {
  protected:
@@ -108,45 +110,54 @@ LaunchPlan plan_with_choices(AllReduceKind all_reduce) {
 }
 
 TEST_F(SweepRunsTest, TheFirstRunOfALayoutThatChoseChoosesForAll) {
-  const auto chosen_by = [&](int64_t repeat, AllReduceKind chosen, int64_t batch) {
+  const auto chosen_by = [&](int64_t repeat, AllReduceKind chosen) {
     JournalEntry found = entry(repeat);
-    RunConfig& config = found.report.invocation.config;
-    config.all_reduce = chosen;
-    config.batch = batch;
-    config.bucket_mib = 8;
-    config.pipeline = 2;
-    config.cuts = "layer" + std::to_string(batch);
-    found.report.invocation.config_sha256 = config_sha256(config);
+    found.report.invocation.config.all_reduce = chosen;
+    found.report.invocation.config_sha256 = config_sha256(found.report.invocation.config);
     return found;
   };
   const auto pinned = [](const SweepRuns& runs, size_t layout,
                          AllReduceKind asked = AllReduceKind::automatic) {
     LaunchPlan plan = plan_with_choices(asked);
     runs.pin_choices(plan, layout);
-    EXPECT_EQ(plan.workloads[1 - layout].config, plan_with_choices(asked).workloads[0].config)
-        << "another layout";
+    EXPECT_EQ(plan.workloads[1 - layout].config.all_reduce, asked) << "another layout";
     EXPECT_EQ(plan.workloads[layout].config, plan.workloads[layout].of(0).config);
-    return plan.workloads[layout];
+    return plan.workloads[layout].config.all_reduce;
   };
   {
     SweepRuns runs = begun();
-    EXPECT_EQ(pinned(runs, 0).config.all_reduce, AllReduceKind::automatic);
-    EXPECT_TRUE(leaves_choices(pinned(runs, 0).config));
-    runs.add(chosen_by(1, AllReduceKind::automatic, 16), false);  // it ended before
-    EXPECT_EQ(pinned(runs, 0).config.all_reduce, AllReduceKind::automatic);
-    runs.add(chosen_by(2, AllReduceKind::host, 32), false);
-    const LayoutWorkloads all = pinned(runs, 0);
-    EXPECT_EQ(all.config.all_reduce, AllReduceKind::host);
-    EXPECT_EQ(all.config.batch, 16) << "of the first run that chose one";
-    EXPECT_EQ(all.config.cuts, "layer16");
-    EXPECT_TRUE(all.is_given("cuts"));
-    EXPECT_EQ(all.config.bucket_mib, 8);
-    EXPECT_FALSE(leaves_choices(all.config));
-    EXPECT_EQ(pinned(runs, 0, AllReduceKind::hierarchical).config.all_reduce,
-              AllReduceKind::hierarchical);
-    EXPECT_EQ(pinned(runs, 1).config.all_reduce, AllReduceKind::automatic);
+    EXPECT_EQ(pinned(runs, 0), AllReduceKind::automatic);
+    runs.add(chosen_by(1, AllReduceKind::automatic), false);  // it ended before
+    EXPECT_EQ(pinned(runs, 0), AllReduceKind::automatic);
+    runs.add(chosen_by(2, AllReduceKind::host), false);
+    EXPECT_EQ(pinned(runs, 0), AllReduceKind::host);
+    EXPECT_EQ(pinned(runs, 0, AllReduceKind::hierarchical), AllReduceKind::hierarchical);
+    EXPECT_EQ(pinned(runs, 1), AllReduceKind::automatic);
   }
-  EXPECT_EQ(pinned(resumed(), 0).config.cuts, "layer16") << "also by the journal";
+  EXPECT_EQ(pinned(resumed(), 0), AllReduceKind::host) << "also by the journal";
+}
+
+TEST_F(SweepRunsTest, AllThatIsMeasuredIsChosenOnce) {
+  SweepRuns runs = begun();
+  for (const int64_t repeat : {1, 2}) {
+    JournalEntry found = entry(repeat);
+    RunConfig& config = found.report.invocation.config;
+    config.batch = 16 * repeat;
+    config.all_reduce = AllReduceKind::nccl;
+    config.bucket_mib = 4 * repeat;
+    config.cuts = "layer" + std::to_string(repeat);
+    runs.add(found, false);
+  }
+  LaunchPlan plan = plan_with_choices(AllReduceKind::automatic);
+  LayoutWorkloads& workloads = plan.workloads[0];
+  EXPECT_THAT(options_left_open(workloads.config),
+              ElementsAre("--batch", "--all-reduce", "--bucket-mib", "--cuts"));
+  runs.pin_choices(plan, 0);
+  EXPECT_THAT(options_left_open(workloads.config), IsEmpty());
+  EXPECT_EQ(workloads.config.batch, 16) << "as the first run chose";
+  EXPECT_EQ(workloads.config.bucket_mib, 4);
+  EXPECT_EQ(workloads.config.cuts, "layer1");
+  EXPECT_THAT(workloads.given, ElementsAre("cuts")) << "the others were asked for";
 }
 
 TEST_F(SweepRunsTest, AnotherBuildIsRefusedUnlessTold) {

@@ -1,0 +1,207 @@
+#include "comm/launch/launch_script.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdio>
+
+#include "base/text.h"
+#include "comm/layout/shell_text.h"
+#include "reports/document/settings.h"
+
+namespace nearmetal {
+namespace {
+
+constexpr const char* shebang = "#!/usr/bin/env bash\n";
+
+// Background jobs of a script ignore SIGINT, so that it must end them itself. What a job writes has
+// the name of a report once the job has ended; one that wrote nothing leaves nothing. A report that
+// cannot get its name is left under that of its part. Each job has a TMPDIR of its own: two mpirun
+// of Open MPI 4 that start at once would both create their session folder, and one would fail.
+constexpr const char* functions = R"(
+set -u -o pipefail
+if ((EUID == 0)); then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
+trap 'kill "${jobs[@]}" 2>/dev/null; wait_for_jobs; exit 129' HUP
+trap 'kill "${jobs[@]}" 2>/dev/null; wait_for_jobs; exit 130' INT
+trap 'kill "${jobs[@]}" 2>/dev/null; wait_for_jobs; exit 143' TERM
+trap 'rm -rf "$scratch"' EXIT
+scratch=$(mktemp -d) || exit 9
+status=0
+number=0
+jobs=()
+reports=()
+
+wait_for_jobs() {
+  local i
+  for i in "${!jobs[@]}"; do
+    wait "${jobs[i]}" || status=$?
+    if [[ -s ${reports[i]}.part ]]; then
+      mv "${reports[i]}.part" "${reports[i]}" || status=9
+    else
+      rm -f "${reports[i]}.part"
+    fi
+  done
+  jobs=()
+  reports=()
+}
+
+# What is there is never replaced.
+require_new() {
+  local report
+  for report in "$@"; do
+    if [[ -e $report || -s $report.part ]]; then
+      echo "$report is there already: nothing is started" >&2
+      exit 9
+    fi
+  done
+}
+)";
+
+// What is chosen by measuring is chosen once, by the first run that is complete.
+constexpr const char* keep_choices = R"(
+
+keep_choices() { # the name of an array, the options, a report
+  declare -n choices=$1
+  ((${#choices[@]})) ||
+    readarray -t choices < <("$program" rerun "$3" --flags 2>/dev/null | grep -E -e "$2")
+}
+)";
+
+constexpr size_t longest_name = 60;
+
+// Letters, digits and some signs stay, all else becomes '-'.
+std::string file_name_of(const std::string& text) {
+  std::string name = text.substr(0, longest_name);
+  std::ranges::replace_if(
+      name, [](unsigned char c) { return std::isalnum(c) == 0 && c != '_' && c != '+'; }, '-');
+  return name;
+}
+
+// The name that a script gives the report: "2-1x1x2-run3-job1.report.json". Numbers count from 1;
+// that of the job is left out where there is one alone. But for `repeat`, which a script may still
+// have to expand, of letters, digits and harmless signs.
+std::string report_name(const LaunchPlan& plan, size_t layout, const std::string& repeat,
+                        size_t job) {
+  const Placement& placement = plan.placements.at(layout);
+  std::string name =
+      std::to_string(layout + 1) + "-" + file_name_of(placement.layout) + "-run" + repeat;
+  if (placement.jobs.size() > 1) name += "-job" + std::to_string(job + 1);
+  return name + ".report.json";
+}
+
+// "layout_3"
+std::string function_name(size_t layout) { return "layout_" + std::to_string(layout + 1); }
+
+// The array of flags by which later runs of a job choose as its first did; empty: it chooses
+// nothing by measuring, or runs once.
+std::string choices_name(const LaunchPlan& plan, size_t layout, size_t job) {
+  if (plan.placements[layout].jobs[job].stress || plan.file.repeats == 1) return "";
+  if (options_left_open(plan.workloads.at(layout).of(job).config).empty()) return "";
+  return "choices_" + std::to_string(layout + 1) + "_" + std::to_string(job + 1);
+}
+
+// A function that keeps what the jobs of a layout chose in a repeat, if they had not chosen before.
+std::string choices_function(const LaunchPlan& plan, size_t layout) {
+  std::string arrays, calls;
+  for (size_t job = 0; job < plan.placements[layout].jobs.size(); ++job) {
+    const std::string name = choices_name(plan, layout, job);
+    if (name.empty()) continue;
+    arrays += name + "=()\n";
+    const auto options = options_left_open(plan.workloads.at(layout).of(job).config);
+    calls += "  keep_choices " + name + " '^(" + joined(options, "|") + ")=' \"" +
+             report_name(plan, layout, "$1", job) + "\"\n";
+  }
+  if (calls.empty()) return "";
+  return "\n" + arrays + "keep_" + function_name(layout) + "() {\n" + calls + "}\n";
+}
+
+// A function that starts the jobs of a layout, for the repeat that is its argument.
+std::string layout_function(const LaunchPlan& plan, size_t layout) {
+  const auto commands = commands_of(plan, layout);
+  std::string text = "\n" + function_name(layout) + "() {\n  echo \"launch $((++number)) of " +
+                     std::to_string(plan.launches.size()) + ":\" " +
+                     shell_quoted(plan.placements[layout].layout + ",") + " \"run $1\" >&2\n";
+  for (size_t job = 0; job < commands.size(); ++job) {
+    const std::string folder = "\"$scratch/job" + std::to_string(job + 1) + "\"";
+    text += "  mkdir -p " + folder + "\n  TMPDIR=" + folder + " " + shell_quoted(commands[job]);
+    const std::string report = "\"" + report_name(plan, layout, "$1", job);
+    if (const std::string name = choices_name(plan, layout, job); !name.empty()) {
+      text += " ${" + name + "[@]+\"${" + name + "[@]}\"}";
+    }
+    text += " \\\n    </dev/null >" + report + ".part\" &\n";
+    text += "  jobs+=($!) reports+=(" + report + "\")\n";
+  }
+  return text + "}\n";
+}
+
+// The reports, each on a line of its own.
+std::string all_reports(const LaunchPlan& plan) {
+  std::string text;
+  for (const Launch& launch : plan.launches) {
+    const std::string repeat = std::to_string(launch.repeat);
+    for (size_t job = 0; job < plan.placements[launch.layout].jobs.size(); ++job) {
+      text += " \\\n  " + shell_quoted(report_name(plan, launch.layout, repeat, job));
+    }
+  }
+  return text;
+}
+
+std::string script_body(const LaunchPlan& plan) {
+  std::string text = functions;
+  std::vector<std::string> keepers;  // by layout
+  for (size_t i = 0; i < plan.placements.size(); ++i) {
+    keepers.push_back(choices_function(plan, i));
+    if (!keepers.back().empty() && text.find(keep_choices) == text.npos) {
+      text += "\nprogram=" + shell_quoted(plan.file.launcher.program.value_or("nearmetal")) +
+              keep_choices;
+    }
+    text += layout_function(plan, i) + keepers.back();
+  }
+  text += "\nrequire_new" + all_reports(plan) + "\n";
+  for (const Launch& launch : plan.launches) {
+    const std::string call = function_name(launch.layout) + " " + std::to_string(launch.repeat);
+    text +=
+        call + "; wait_for_jobs" + (keepers[launch.layout].empty() ? "" : "; keep_" + call) + "\n";
+  }
+  return text + "\nexit \"$status\"\n";
+}
+
+// All limits together, in Slurm's form: "1-02:30:00".
+std::string slurm_time(const LaunchPlan& plan) {
+  const double seconds = plan.file.limits.job_seconds * static_cast<double>(plan.launches.size());
+  const auto minutes = static_cast<int64_t>(std::ceil(seconds / 60));
+  char text[40];
+  std::snprintf(text, sizeof text, "%ld-%02ld:%02ld:00", static_cast<long>(minutes / 1440),
+                static_cast<long>(minutes / 60 % 24), static_cast<long>(minutes % 60));
+  return text;
+}
+
+}  // namespace
+
+std::string shell_script(const LaunchPlan& plan) { return shebang + script_body(plan); }
+
+std::string slurm_script(const LaunchPlan& plan) {
+  const std::vector<Host> hosts = hosts_taken(plan);
+  const bool chosen_by_slurm = address_of(hosts.front()) == node_variable(0);
+  int64_t gpus = 0;
+  std::string names;
+  for (const Host& host : hosts) {
+    gpus = std::max(gpus, host.gpus);
+    names += (names.empty() ? "" : ",") + address_of(host);
+  }
+  const auto option = [](const std::string& name, const std::string& value) {
+    return "#SBATCH --" + name + "=" + value + "\n";
+  };
+  std::string text = shebang;
+  text += option("job-name", "nearmetal") + option("nodes", std::to_string(hosts.size()));
+  if (!chosen_by_slurm) text += option("nodelist", names);
+  text += option("ntasks-per-node", std::to_string(most_ranks_on_a_host(plan)));
+  if (gpus > 0) text += option("gpus-per-node", std::to_string(gpus));
+  text += "#SBATCH --exclusive\n" + option("time", slurm_time(plan));
+  if (chosen_by_slurm) {
+    text += "\nmapfile -t nodes < <(scontrol show hostnames \"$SLURM_JOB_NODELIST\")\n";
+  }
+  return text + script_body(plan);
+}
+
+}  // namespace nearmetal
