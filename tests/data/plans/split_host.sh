@@ -2,6 +2,7 @@
 
 set -u -o pipefail
 if ((EUID == 0)); then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
+trap 'kill "${jobs[@]}" 2>/dev/null; wait_for_jobs; exit 129' HUP
 trap 'kill "${jobs[@]}" 2>/dev/null; wait_for_jobs; exit 130' INT
 trap 'kill "${jobs[@]}" 2>/dev/null; wait_for_jobs; exit 143' TERM
 trap 'rm -rf "$scratch"' EXIT
