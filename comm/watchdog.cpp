@@ -8,8 +8,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
-#include <limits>
-#include <optional>
+#include <mutex>
 
 #include "base/descriptor.h"
 #include "base/errors.h"
@@ -19,10 +18,10 @@ namespace nearmetal {
 namespace {
 
 constexpr std::chrono::milliseconds period{500};
-constexpr double stop_patience_seconds = 20;  // as a sweep has with a job
-constexpr int64_t looks_of_silence = 4;       // of a rank that does not run
-constexpr int64_t times_outside_steps = 5, times_longest_step = 10;
 constexpr std::chrono::seconds time_for_others{1};  // to tell and save what they have
+constexpr int64_t looks_of_silence = 4;             // of a rank that does not run
+constexpr int64_t times_while_all_run = 5;
+constexpr double stop_patience_seconds = 20;  // as a sweep has with a job
 
 int64_t looks_in(double seconds) { return static_cast<int64_t>(seconds * 1000 / period.count()); }
 
@@ -31,12 +30,6 @@ bool is_over_within(std::chrono::milliseconds time, const std::stop_token& over)
   std::unique_lock lock(mutex);
   std::condition_variable_any told;
   return told.wait_for(lock, over, time, [&] { return over.stop_requested(); });
-}
-
-// How many ranks the launcher says that it started on this host.
-std::optional<int64_t> ranks_here() {
-  const char* text = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
-  return text == nullptr ? std::nullopt : std::optional(std::strtoll(text, nullptr, 10));
 }
 
 // Of all ranks on this host. Memory of this process alone where the launcher has no folder, or
@@ -62,17 +55,17 @@ void* shared_page(size_t bytes) {
 struct alignas(64) Watchdog::Signs {
   std::atomic<int64_t> process;
   std::atomic<int64_t> beats;
-  std::atomic<int64_t> waits;  // 1: in a call of MPI
-  std::atomic<int64_t> steps;
+  std::atomic<bool> waits;  // in a call of MPI
 };
 
-Watchdog::Watchdog(double patience_seconds, const std::atomic<int>& stop, Tell tell)
+Watchdog::Watchdog(double patience_seconds, const std::atomic<int>& stop,
+                   std::function<void(const std::string& why)> tell)
     : patience_seconds_(patience_seconds),
       stop_(stop),
       tell_(std::move(tell)),
       rank_(launched_rank()),
-      seen_(std::max<int64_t>(launched_processes().value_or(0), 0)) {
-  if (rank_ >= std::ssize(seen_)) return;
+      seen_(launched_processes().value_or(0)) {
+  if (rank_ >= seen_.size()) return;
   void* page = shared_page(seen_.size() * sizeof(Signs));
   if (page == nullptr) return;
   signs_ = {static_cast<Signs*>(page), seen_.size()};
@@ -87,136 +80,74 @@ Watchdog::~Watchdog() {
   munmap(signs_.data(), signs_.size_bytes());
 }
 
-void Watchdog::before_the_end(Tell save) {
-  const std::lock_guard lock(save_mutex_);
-  save_ = std::move(save);
-}
-
 void Watchdog::watch(const std::stop_token& over) {
   signs_[rank_].process = getpid();
   do {
     ++looks_;
     show_signs();
-    const std::string why = why_to_end();
-    if (!why.empty()) end(why);
+    if (is_over()) end();
   } while (!is_over_within(period, over));
 }
 
 // The loop that is timed writes nothing here: a page of a file may have to wait for its disk.
 void Watchdog::show_signs() {
-  const CallCounts* calls = calls_;
-  const int64_t begun = calls == nullptr ? 0 : calls->begun.load();
-  const int64_t ended = calls == nullptr ? 0 : calls->ended.load();
-  const std::atomic<int64_t>* counter = steps_;
-  const int64_t steps = counter == nullptr ? 0 : counter->load();
-  Signs& own = signs_[rank_];
-  own.waits = begun > ended || calls == nullptr ? 1 : 0;
-  own.steps = steps;
-  own.beats.fetch_add(1);
+  const CallCounts* counts = calls_;
+  const int64_t ended = counts == nullptr ? 0 : counts->ended.load();
+  const int64_t begun = counts == nullptr ? 0 : counts->begun.load();
+  signs_[rank_].waits = counts == nullptr || begun > ended;
+  signs_[rank_].beats.fetch_add(1);
   for (size_t rank = 0; rank < signs_.size(); ++rank) {
     const int64_t beats = signs_[rank].beats;
     if (beats != seen_[rank].beats) seen_[rank] = {beats, looks_};
   }
-  if (const int64_t activity = begun + ended + steps; activity != activity_) {
-    if (steps > 0) longest_ = std::max(longest_, looks_ - last_change_);
-    activity_ = activity;
-    last_change_ = looks_;
-  }
+  if (begun + ended != known_calls_) last_call_ = looks_;
+  known_calls_ = begun + ended;
   if (stop_ != 0 && stopped_at_ == 0) stopped_at_ = looks_;
 }
 
-std::string Watchdog::why_to_end() {
-  const int64_t patience = looks_in(patience_seconds_),
-                stop_patience = looks_in(stop_patience_seconds);
-  const bool stops = stopped_at_ > 0, in_steps = signs_[rank_].steps > 0;
-  const int64_t waited = looks_ - std::max(last_change_, stopped_at_);
-  if (calls_ == nullptr) return waited >= patience ? who_has_not_joined() : "";
-  const int64_t silence = stops ? std::min(patience, stop_patience) : patience;
-  const bool any_silent = std::ranges::any_of(
-      ranks_where([&](int64_t rank) { return is_there(rank) && !runs(rank, silence); }),
-      [](int64_t) { return true; });
-  int64_t limit =
-      in_steps ? std::max(patience, times_longest_step * longest_) : times_outside_steps * patience;
-  if (stops) limit = std::min(limit, stop_patience);
-  return waited >= (any_silent ? silence : limit) ? who_stands_still() : "";
+bool Watchdog::runs(size_t rank) const {
+  return signs_[rank].process != 0 && looks_ - seen_[rank].look < looks_of_silence;
 }
 
-bool Watchdog::is_there(int64_t rank) const { return signs_[rank].process != 0; }
-
-// Whether it has shown a sign in that many looks.
-bool Watchdog::runs(int64_t rank, int64_t looks) const {
-  return is_there(rank) && looks_ - seen_[rank].look < looks;
-}
-
-std::vector<int64_t> Watchdog::ranks_where(const std::function<bool(int64_t rank)>& holds) const {
-  std::vector<int64_t> found;
-  for (int64_t rank = 0; rank < std::ssize(signs_); ++rank) {
-    if (holds(rank)) found.push_back(rank);
+bool Watchdog::is_over() const {
+  bool all_run = calls_ != nullptr;
+  for (size_t rank = 0; rank < signs_.size(); ++rank) {
+    all_run = all_run && (signs_[rank].process == 0 || runs(rank));
   }
-  return found;
+  int64_t limit = looks_in(patience_seconds_) * (all_run ? times_while_all_run : 1);
+  if (stopped_at_ > 0) limit = std::min(limit, looks_in(stop_patience_seconds));
+  return looks_ - std::max(last_call_, stopped_at_) >= limit;
 }
 
-// "rank 1 (vm, process 4711)", or the same of several.
-std::string Watchdog::text_of(const std::vector<int64_t>& ranks) const {
-  std::vector<std::string> texts;
-  for (const int64_t rank : ranks) {
+// Ranks that are not there are those of other hosts, where it may have some.
+std::string Watchdog::why() const {
+  const char* here = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+  const bool one_host = here != nullptr && here == std::to_string(signs_.size());
+  std::vector<std::string> silent, busy;
+  for (size_t rank = 0; rank < signs_.size(); ++rank) {
     const int64_t process = signs_[rank].process;
-    texts.push_back("rank " + std::to_string(rank) + " (" + host_name() +
-                    (process == 0 ? "" : ", process " + std::to_string(process)) + ")");
+    const std::string name = "rank " + std::to_string(rank) +
+                             (process == 0 ? "" : " (process " + std::to_string(process) + ")");
+    if (process == 0 && (!one_host || calls_ != nullptr)) continue;
+    if (!runs(rank)) silent.push_back(name);
+    if (runs(rank) && !signs_[rank].waits) busy.push_back(name);
   }
-  return joined(texts);
+  const std::vector<std::string>& missing = silent.empty() ? busy : silent;
+  const int64_t looks = looks_ - std::max(last_call_, stopped_at_);
+  const double seconds = static_cast<double>(looks * period.count()) / 1000;
+  return "gave up after " + significant(seconds, 2) + " s on host " + host_name() + ": " +
+         (missing.empty() ? "ranks of another host" : joined(missing)) +
+         (calls_ == nullptr ? " did not join (--join-timeout)"
+          : silent.empty()  ? " kept the others waiting"
+                            : " gave no sign of life");
 }
 
-std::string Watchdog::who_has_not_joined() const {
-  const auto absent = ranks_where([&](int64_t rank) { return !runs(rank, looks_of_silence); });
-  const int64_t here = std::ssize(signs_) - std::ssize(absent);
-  const std::optional<int64_t> expected = ranks_here();
-  std::string who = "not all ranks have";
-  if (expected == std::ssize(signs_)) {
-    who = text_of(absent) + (absent.size() == 1 ? " has" : " have");
-  } else if (expected && here < *expected) {
-    who = std::to_string(*expected - here) + " of the " + std::to_string(*expected) +
-          " ranks of host " + host_name() + ", where " +
-          text_of(ranks_where([&](int64_t rank) { return runs(rank, looks_of_silence); })) +
-          " waits, have";
-  } else if (expected) {
-    who = "all ranks of host " + host_name() + " wait, but those of another host have";
-  }
-  // "has not", "have not"
-  return who + " not joined the others within " + significant(patience_seconds_, 3) +
-         " s (--join-timeout)";
-}
-
-std::string Watchdog::who_stands_still() const {
-  const std::string time =
-      " for " +
-      significant(static_cast<double>((looks_ - last_change_) * period.count()) / 1000, 2) + " s";
-  const auto silent =
-      ranks_where([&](int64_t rank) { return is_there(rank) && !runs(rank, looks_of_silence); });
-  if (!silent.empty()) return text_of(silent) + " gave no sign of life" + time;
-  const auto busy =
-      ranks_where([&](int64_t rank) { return is_there(rank) && signs_[rank].waits == 0; });
-  if (signs_[rank_].waits != 0 && !busy.empty()) {
-    return text_of(busy) + " kept the others waiting" + time;
-  }
-  int64_t fewest = std::numeric_limits<int64_t>::max();
-  for (const int64_t rank : ranks_where([&](int64_t rank) { return is_there(rank); })) {
-    fewest = std::min<int64_t>(fewest, signs_[rank].steps);
-  }
-  const auto behind =
-      ranks_where([&](int64_t rank) { return is_there(rank) && signs_[rank].steps == fewest; });
-  const std::string where =
-      fewest == 0 ? "outside of its steps" : "in step " + std::to_string(fewest + 1);
-  return "nothing happened" + time + ": " + text_of(behind) + " stood still " + where;
-}
-
-void Watchdog::end(const std::string& why) {
-  {
-    const std::lock_guard lock(save_mutex_);
-    if (save_) save_(why);
-  }
-  const auto running = ranks_where([&](int64_t rank) { return runs(rank, looks_of_silence); });
-  if (running.empty() || running.front() == rank_) tell_(why);
+void Watchdog::end() {
+  why_ = why();
+  ends_ = true;
+  size_t first = 0;  // rank that runs here
+  while (first < rank_ && !runs(first)) ++first;
+  if (first == rank_) tell_(why_);
   std::this_thread::sleep_for(time_for_others);
   std::_Exit(stopped_at_ > 0 ? 128 + stop_ : static_cast<int>(ExitCode::timed_out));
 }

@@ -250,9 +250,7 @@ void train_with_progress(RankTask& task, Program& program, RankResult& found) {
   }
   std::unique_ptr<Consensus> controlled;
   if (task.control != nullptr) controlled = make_controlled(*ranks, *task.control);
-  if (task.watchdog != nullptr) task.watchdog->follow(&progress.steps_done);
   result = train(program, options, controlled ? *controlled : *ranks, task.context.stop, progress);
-  if (task.watchdog != nullptr) task.watchdog->follow(nullptr);
   if (result.failure && task.reporter != nullptr) task.reporter->stay();
   following.reset();
   const auto window = window_of(result, samples);

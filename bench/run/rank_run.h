@@ -37,7 +37,7 @@ struct RankTask {
   World& world;
   ProgressReporter* reporter;  // null: no sweep started this job
   SweepControl* control;       // the same, or this is not its rank 0
-  Watchdog* watchdog;          // null: a sweep watches
+  const Watchdog* watchdog;    // null: a sweep watches
   PreparedDevice device;
   RankStart start{};
   KernelSource kernels{};

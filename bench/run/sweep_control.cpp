@@ -110,9 +110,8 @@ void mark_other_ranks_unknown(const RunConfig& config, Run& run) {
   set_throughput(throughput_of(*run.window), run);
 }
 
-// None before the first step. `failure`: why the job ends, none where it was stopped.
-std::optional<Report> report_so_far(const RankTask& task,
-                                    const std::optional<std::string>& failure = {}) {
+// None before the first step. `failure`: why the job ends, null where it was stopped.
+std::optional<Report> report_so_far(const RankTask& task, const std::string* failure) {
   if (!task.so_far.is_prepared) return std::nullopt;
   RankResult result;
   result.prepared = task.so_far.prepared;
@@ -123,7 +122,7 @@ std::optional<Report> report_so_far(const RankTask& task,
   report.exit_code = static_cast<int>(exit_code_of_signal(task.context.stop));
   Run& run = report.arms.at(0).runs.at(0);
   mark_other_ranks_unknown(task.device.config, run);
-  if (failure) {
+  if (failure != nullptr) {
     fail_run(*failure, run);
     report.status = run.status;
     report.exit_code = static_cast<int>(ExitCode::timed_out);
@@ -271,22 +270,17 @@ Destination last_report_for_sweep() {
 LastReport::LastReport(const RankTask& task, Destination destination)
     : task_(task),
       destination_(std::move(destination)),
-      thread_([this](const std::stop_token& over) { wait_for_stop(over); }) {
-  if (task.watchdog == nullptr) return;
-  task.watchdog->before_the_end([this](const std::string& why) {
-    const std::optional<Report> report = report_so_far(task_, why);
-    if (report) write(*report);
-  });
-}
-
-LastReport::~LastReport() { finish(); }
+      thread_([this](const std::stop_token& over) { wait_for_stop(over); }) {}
 
 void LastReport::wait_for_stop(const std::stop_token& over) {
-  while (task_.context.stop == 0) {
+  const auto failure = [&] {
+    return task_.watchdog == nullptr ? nullptr : task_.watchdog->why_it_ends();
+  };
+  while (task_.context.stop == 0 && failure() == nullptr) {
     if (ends_within(std::chrono::milliseconds(poll_milliseconds), over)) return;
   }
-  if (ends_within(patience, over)) return;
-  const std::optional<Report> report = report_so_far(task_);
+  if (failure() == nullptr && ends_within(patience, over)) return;
+  const std::optional<Report> report = report_so_far(task_, failure());
   if (report) write(*report);
 }
 
@@ -303,9 +297,8 @@ void LastReport::write(const Report& report) {
 }
 
 Destination LastReport::finish() {
-  if (task_.watchdog != nullptr) task_.watchdog->before_the_end({});
   thread_.request_stop();
-  if (thread_.joinable()) thread_.join();
+  thread_.join();
   return destination_;
 }
 

@@ -119,9 +119,6 @@ class LastReport {
  public:
   /// The task must outlive it.
   LastReport(const RankTask& task, Destination destination);
-  ~LastReport();
-  LastReport(const LastReport&) = delete;
-  LastReport& operator=(const LastReport&) = delete;
 
   /// Where the report of all ranks goes, which is there now: in place of what was written here.
   Destination finish();
