@@ -170,8 +170,9 @@ Limits find_limits(const fs::path& root) {
 }  // namespace
 
 bool may_record_variable(std::string_view name) {
-  constexpr std::array prefixes = {"NCCL_",     "CUDA_", "NVIDIA_", "CUDNN_", "OMP_",
-                                   "OMPI_MCA_", "UCX_",  "DNNL_",   "ONEDNN_"};
+  constexpr std::array prefixes = {"NCCL_",   "CUDA_",   "NVIDIA_",        "CUDNN_", "OMP_",
+                                   "GOMP_",   "KMP_",    "OMPI_MCA_",      "UCX_",   "DNNL_",
+                                   "ONEDNN_", "MALLOC_", "GLIBC_TUNABLES", "HWLOC_", "PMIX_MCA_"};
   return std::ranges::any_of(prefixes,
                              [&](const char* prefix) { return name.starts_with(prefix); });
 }
@@ -209,8 +210,13 @@ Environment find_environment(const fs::path& root, const SystemQueries& queries)
       found.variables[text.substr(0, at)] = text.substr(at + 1);
     }
   }
-  const char* preload = std::getenv("LD_PRELOAD");
-  found.ld_preload = preload != nullptr && preload[0] != '\0';
+  const auto is_set = [](const char* name) {
+    const char* const value = std::getenv(name);
+    return value != nullptr && value[0] != '\0';
+  };
+  found.ld_preload = is_set("LD_PRELOAD");
+  found.ld_library_path = is_set("LD_LIBRARY_PATH");
+  found.ld_audit = is_set("LD_AUDIT");
   return found;
 }
 

@@ -273,7 +273,9 @@ struct Environment {
   std::map<std::string, std::string> libraries;   // name to version, as loaded
   std::map<std::string, std::string> variables;   // environment variables by allow-list
   std::map<std::string, std::string> host_facts;  // what the host's operator says of it
+  // Whether each is set, but not to what; null: not told.
   bool ld_preload = false;
+  std::optional<bool> ld_library_path{}, ld_audit{};
 
   bool operator==(const Environment&) const = default;
 };

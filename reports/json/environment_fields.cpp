@@ -236,7 +236,11 @@ void fields(Archive& field, Environment& environment) {
   field("libraries", environment.libraries, "Name to version, as loaded");
   field("variables", environment.variables, "Environment variables by allow-list");
   field.added("host_facts", environment.host_facts, "What the host's operator says of it");
-  field("ld_preload", environment.ld_preload);
+  field("ld_preload", environment.ld_preload, "Whether LD_PRELOAD is set");
+  field.added("ld_library_path", environment.ld_library_path,
+              "Whether LD_LIBRARY_PATH is set; null: the version does not report it");
+  field.added("ld_audit", environment.ld_audit,
+              "Whether LD_AUDIT is set; null: the version does not report it");
 }
 
 }  // namespace nearmetal::json

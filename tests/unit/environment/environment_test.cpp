@@ -92,12 +92,26 @@ TEST(Environment, OnlyListedVariablesAreRecorded) {
   const Environment found = find_environment();
   unsetenv("NCCL_TEST_ONLY");
   unsetenv("AWS_SECRET_ACCESS_KEY");
+  for (const char* name : {"GOMP_SPINCOUNT", "KMP_AFFINITY", "MALLOC_ARENA_MAX", "GLIBC_TUNABLES",
+                           "HWLOC_XMLFILE", "PMIX_MCA_gds"}) {
+    EXPECT_TRUE(may_record_variable(name)) << name;
+  }
   EXPECT_EQ(found.variables.at("NCCL_TEST_ONLY"), "ring=1");
   for (const auto& [name, value] : found.variables) EXPECT_TRUE(may_record_variable(name)) << name;
   EXPECT_FALSE(may_record_variable("MY_CUDA_TOKEN"));
   EXPECT_FALSE(may_record_variable("PATH"));
   EXPECT_TRUE(may_record_variable("CUDA_VISIBLE_DEVICES"));
   EXPECT_TRUE(may_record_variable("OMP_NUM_THREADS"));
+}
+
+TEST(Environment, OfPathsOfLibrariesItIsRecordedWhetherTheyAreSet) {
+  unsetenv("LD_AUDIT");
+  setenv("LD_LIBRARY_PATH", "/home/somebody", 1);
+  const Environment found = find_environment();
+  unsetenv("LD_LIBRARY_PATH");
+  EXPECT_EQ(found.ld_library_path, true);
+  EXPECT_EQ(found.ld_audit, false);
+  EXPECT_FALSE(found.variables.contains("LD_LIBRARY_PATH"));
 }
 
 TEST(Environment, UnknownPartsOfAGpuStayUnknown) {
