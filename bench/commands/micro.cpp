@@ -6,6 +6,7 @@
 
 #include "base/pattern.h"
 #include "base/text_table.h"
+#include "bench/cli/process.h"
 #include "bench/cli/run_request.h"
 #include "bench/commands/program.h"
 #include "bench/micro/probes.h"
@@ -29,7 +30,8 @@ or, where one run is too short to time, over means of several runs; rates follow
 The floor is the least time that bytes and operations allow at the copy and matrix rates measured
 in this call. Kernels of a step find their operands in the memory of a GPU, not in its cache. On a
 CPU they may find them in its caches: only the bytes that the caches cannot hold count, and a
-kernel without such bytes and without matrix products has no floor. Exit 6 if a probe fails.)";
+kernel without such bytes and without matrix products has no floor. Exit 6 if a probe fails. The
+first Ctrl-C ends it after the run that is timed; the output has all probes that were through.)";
 
 struct MicroForm {
   RunRequest request;
@@ -165,7 +167,8 @@ ExitCode time_on_rank(const MicroForm& form, const Context& context, World& worl
   terminal.remark(device_remark(device->config.device, device->why) + ", " + device->info.name);
   TimingOptions options{.repetitions = static_cast<int>(form.repetitions),
                         .seconds = form.seconds,
-                        .collective = world.size() > 1};
+                        .collective = world.size() > 1,
+                        .stop = &context.stop};
   const std::vector<Probe> probes =
       chosen_probes(form, expressions, *device, world, terminal, options.ceilings);
   if (form.list) {
@@ -177,10 +180,13 @@ ExitCode time_on_rank(const MicroForm& form, const Context& context, World& worl
                                             : TimingForm::table;
   const auto failures = time_probes(probes, options, shown, terminal.out);
   for (const std::string& failure : failures) terminal.error(failure);
+  if (context.stop != 0) return exit_code_of_signal(context.stop);
   return failures.empty() ? ExitCode::ok : ExitCode::run_failed;
 }
 
+// Ranks would have to agree on the run after which they stop: mpirun ends them.
 ExitCode run_micro(const MicroForm& form, const Context& context) {
+  if (!is_launched()) catch_stop_signals();
   const std::unique_ptr<World> world = join_world(0);
   return as_rank(*world, context.terminal, [&] { return time_on_rank(form, context, *world); });
 }

@@ -1,6 +1,7 @@
 // Times probes by Google Benchmark.
 #pragma once
 
+#include <atomic>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -11,15 +12,17 @@ namespace nearmetal {
 
 struct TimingOptions {
   int repetitions = 3;
-  double seconds = 0.1;     // of one repetition, at least
-  bool collective = false;  // every rank runs each probe equally often
-  Ceilings ceilings{};      // 0: no floor is told
+  double seconds = 0.1;                    // of one repetition, at least
+  bool collective = false;                 // every rank runs each probe equally often
+  Ceilings ceilings{};                     // 0: no floor is told
+  const std::atomic<int>* stop = nullptr;  // once it is not 0, no run begins
 };
 
 enum class TimingForm { table, json, none };
 
-/// Prints each result as it comes. JSON is that of Google Benchmark, times in microseconds.
-/// Returns the messages of what failed. Throws NotSupported where the library is not to be had.
+/// Prints each result as it comes, and none of a probe that a stop cut short. JSON is that of
+/// Google Benchmark, times in microseconds. Returns the messages of what failed. Throws
+/// NotSupported where the library is not to be had.
 std::vector<std::string> time_probes(const std::vector<Probe>& probes, const TimingOptions& options,
                                      TimingForm form, std::ostream& out);
 

@@ -60,6 +60,8 @@ void count(gb::State& state, const Probe& probe, const Ceilings& ceilings,
   }
 }
 
+struct Stopped {};  // thrown through the library, which has shown what came before
+
 // Started once for all repetitions; let go of when the next probe starts, as memory is short.
 class Bench {
  public:
@@ -75,6 +77,7 @@ class Bench {
       }
       std::vector<double> run_seconds;
       while (state.KeepRunningBatch(probe.runs_at_once)) {
+        if (options_.stop != nullptr && *options_.stop != 0) throw Stopped{};
         const double seconds = runs_(probe.runs_at_once);
         state.SetIterationTime(seconds);
         run_seconds.push_back(seconds / static_cast<double>(probe.runs_at_once));
@@ -128,11 +131,10 @@ TextTable table_of(const std::vector<Probe>& probes, const Ceilings& ceilings) {
 // One row per probe: medians of the repetitions.
 class TableReporter : public gb::BenchmarkReporter {
  public:
-  TableReporter(std::ostream& out, const TextTable& table) : out_(out), rows_(out, table) {}
+  TableReporter(std::ostream& out, const TextTable& table) : rows_(out, table) {}
 
   bool ReportContext(const Context& /*context*/) override {
     rows_.print_titles();
-    out_.flush();
     return true;
   }
 
@@ -143,7 +145,7 @@ class TableReporter : public gb::BenchmarkReporter {
     if (runs.empty()) return;
     const Run& first = runs.front();
     if (const auto failure = failure_of(first)) {
-      print({first.run_name.function_name, "failed", "", "", "", "", "", *failure});
+      rows_.print({first.run_name.function_name, "failed", "", "", "", "", "", *failure});
       return;
     }
     const auto middle = [&](const auto& value) {
@@ -155,18 +157,12 @@ class TableReporter : public gb::BenchmarkReporter {
       const double value = middle([&](const Run& run) { return counter(run, name); });
       return value > 0 ? significant(scale * value) + unit : std::string("-");
     };
-    print({first.run_name.function_name, shown(median_microseconds, 1), shown(p99_microseconds, 1),
-           shown(bytes_rate, 1e-9), shown(bus_rate, 1e-9), shown(flops_rate, 1e-12),
-           shown(floor_share, 100, " %"), first.report_label});
+    rows_.print({first.run_name.function_name, shown(median_microseconds, 1),
+                 shown(p99_microseconds, 1), shown(bytes_rate, 1e-9), shown(bus_rate, 1e-9),
+                 shown(flops_rate, 1e-12), shown(floor_share, 100, " %"), first.report_label});
   }
 
  private:
-  void print(const std::vector<std::string>& cells) {
-    rows_.print(cells);
-    out_.flush();
-  }
-
-  std::ostream& out_;
   TableRows rows_;
 };
 
@@ -204,7 +200,12 @@ NM_EXPORT void nearmetal_time_probes(const std::vector<Probe>& probes, const Tim
   const auto shown = make_reporter(form, out, table_of(probes, options.ceilings));
   shown->SetOutputStream(&out);
   shown->SetErrorStream(&out);
-  gb::RunSpecifiedBenchmarks(shown.get(), ".");
+  out.setf(std::ios::unitbuf);
+  try {
+    gb::RunSpecifiedBenchmarks(shown.get(), ".");
+  } catch (const Stopped&) {
+    shown->Finalize();
+  }
   gb::ClearRegisteredBenchmarks();
 }
 

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import unittest
 
@@ -46,6 +47,21 @@ class Micro(cli.CliTest):
         for run in runs:
             self.assertAlmostEqual(
                 run["bytes_per_second"] * run["median_microseconds"] / (2 * 2**28 * 1e6), 1)
+
+    def test_a_signal_keeps_the_probes_that_have_ended(self):
+        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)):
+            process = self.start("micro", "--device", "cpu", "--quiet", "--json", "--repetitions", "99",
+                                 "--seconds", "0.001", "quantum", "copy/device")
+            shown = ""
+            while '"p99_microseconds"' not in shown:  # of the first probe
+                shown += process.stdout.readline()
+            process.send_signal(number)
+            shown += process.stdout.read()
+            _, err = process.communicate(timeout=cli.limit(60))
+            self.assertEqual(process.returncode, code, err)
+            names = {run["run_name"] for run in json.loads(shown)["benchmarks"]}
+            self.assertEqual(len(names), 1, names)
+            self.assertTrue(names.pop().startswith("cpu/quantum"))
 
     def test_kernels_of_a_step_beside_their_floors(self):
         process = self.call(*QUICK, *TINY, "--json", "^step/(forward|update)/(conv1|fc|sgd)")

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -92,6 +93,30 @@ TEST(TimeProbes, AFailureIsReportedAndTheOthersAreTimed) {
   EXPECT_THAT(failures, ElementsAre("broken: no such link"));
   EXPECT_THAT(out.str(), HasSubstr("sound"));
   EXPECT_THAT(out.str(), HasSubstr("failed"));
+}
+
+TEST(TimeProbes, AStopKeepsTheProbesThatHaveEnded) {
+  std::atomic<int> stop = 0;
+  TimingOptions options = quick;
+  options.stop = &stop;
+  int64_t runs_after_stop = 0;
+  Probe last = steady("last", 1e-3);
+  last.start = [&]() -> TimedRuns {
+    return [&](int64_t runs) {
+      runs_after_stop += stop;
+      stop = 1;
+      return 1e-3 * static_cast<double>(runs);
+    };
+  };
+  Probe never = steady("never", 1e-3);
+  never.start = []() -> TimedRuns { throw std::runtime_error("started"); };
+  const nlohmann::json runs = timed({steady("ended", 1e-3), last, never}, options).at("benchmarks");
+  for (const nlohmann::json& run : runs) {
+    EXPECT_THAT(std::string(run.at("run_name")), testing::StartsWith("ended/"));
+  }
+  EXPECT_GE(runs.size(), 3);
+  EXPECT_EQ(runs_after_stop, 0);
+  EXPECT_TRUE(timed({last}, options).at("benchmarks").empty());
 }
 
 TEST(TimeProbes, RanksRunEachProbeEquallyOften) {
