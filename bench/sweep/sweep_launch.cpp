@@ -95,7 +95,7 @@ class RunningLaunch {
 
   // One alone starts whatever its clock says.
   void start_all() {
-    if (jobs_.size() == 1) return order_all(std::string(start_order) + " 0");
+    if (jobs_.size() == 1) return order_all(std::string(start_order) + " -inf");
     const std::string wrong = clocks_apart();
     if (!wrong.empty()) return fail(wrong, ExitCode::run_failed);
     order_all(std::string(start_order) + " " +

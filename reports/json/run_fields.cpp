@@ -481,7 +481,8 @@ void fields(Archive& field, Rank& rank) {
   field("device_bytes", rank.device_bytes, at_least(0), "Held by the training program");
   field("plans_sha256", rank.kernel_choices_sha256, hash,
         "Hash of keys and implementations of the plans");
-  field.added("window_start_unix_seconds", rank.window_start_unix_seconds, at_least(0));
+  field.added("window_start_unix_seconds", rank.window_start_unix_seconds,
+              "By the host's clock; below 0 where that is before 1970");
   field.added("monitoring", rank.monitoring, "null: not asked for, or the window did not open");
   field.added("exposed_communication_seconds", rank.exposed_communication_seconds, at_least(0),
               "Time in a step, the median over the window, in which gradients are on their way and "

@@ -3,10 +3,26 @@
 import hashlib
 import json
 import os
+import shutil
+import subprocess
+import unittest
 
 import cli
 import made_up
 import processes
+
+# To be loaded before the C library: sets the clock 90 years back.
+CLOCK_OF_1937 = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <time.h>
+int clock_gettime(clockid_t clock, struct timespec *now) {
+  int (*real)(clockid_t, struct timespec *) = dlsym(RTLD_NEXT, "clock_gettime");
+  const int result = real(clock, now);
+  if (clock == CLOCK_REALTIME && result == 0) now->tv_sec -= 90 * 365 * 86400L;
+  return result;
+}
+"""
 
 # Stands for nearmetal: changes its result by the seed.
 LIAR = """#!/usr/bin/python3
@@ -196,6 +212,22 @@ exec {cli.EXECUTABLE} "$@"
                       process.err)
         arm, = self.report("s.json")["arms"]
         self.assertEqual([run["status"] for run in arm["runs"]], ["failed", "complete", "failed"])
+        self.assertEqual(self.call("validate", "s.json").returncode, 0)
+
+    @unittest.skipUnless(shutil.which("cc"), "there is no compiler")
+    def test_a_clock_before_1970_loses_no_run(self):
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", self.path("clock.so"),
+                        self.write("clock.c", CLOCK_OF_1937)], check=True)
+        process = self.sweep("1x1x1", "2*(1x1x1)", "--repeats", "1", "--steps", "3", env={
+            **cli.clean_environment(), "LD_PRELOAD": self.path("clock.so"),
+            "ASAN_OPTIONS": "verify_asan_link_order=0"})
+        self.assertEqual(process.returncode, 0, process.err)
+        runs = [arm["runs"][0] for arm in self.report("s.json")["arms"]]
+        for run in runs:
+            self.assertRegex(run["started_at"], "^19[3-6]")
+            for rank in run["ranks"]:
+                self.assertLess(rank["window_start_unix_seconds"], 0)
+        self.assertEqual([len(run["ranks"]) for run in runs], [1, 2])
         self.assertEqual(self.call("validate", "s.json").returncode, 0)
 
     @cli.failed_jobs_end_at_once
