@@ -189,6 +189,12 @@ bool should_report(const std::exception& error) {
 
 ExitCode exit_code_of_signal(int signal) { return static_cast<ExitCode>(128 + signal); }
 
+ExitCode exit_code_of(Status status, ExitCode failure, int signal) {
+  if (status == Status::partial && signal != 0) return exit_code_of_signal(signal);
+  if (status == Status::complete || failure != ExitCode::ok) return failure;
+  return status == Status::failed ? ExitCode::run_failed : ExitCode::terminated;
+}
+
 std::atomic<int> stop_signal = 0;
 
 void catch_stop_signals() {

@@ -109,7 +109,7 @@ void require_same_executable(const Repeatable& repeated, bool named) {
 
 Report report_of_repeat(const Repeatable& repeated, const LaunchOutcome& outcome,
                         const Context& context) {
-  Report report = report_of_launch(repeated.plan, 0, outcome);
+  Report report = report_of_launch(repeated.plan, 0, outcome, context.stop);
   if (report.tool.version.empty()) report.tool = build_info();
   report.invocation.argv = context.argv;
   // Who left names out then wants none in what repeats it.

@@ -56,12 +56,6 @@ void share_cpus(RunConfig& config, const Environment& environment, int64_t ranks
   config.threads = std::max<int64_t>(1, usable_threads(environment) / ranks);
 }
 
-ExitCode exit_code_of(const Run& run, int stop_signal) {
-  if (run.status == Status::failed) return ExitCode::run_failed;
-  if (run.status == Status::complete) return ExitCode::ok;
-  return stop_signal != 0 ? exit_code_of_signal(stop_signal) : ExitCode::terminated;
-}
-
 void print_table(std::ostream& out, const Report& report, bool colour) {
   const Run& run = report.arms.front().runs.front();
   print_summary(out, report, run, colour);
@@ -210,7 +204,7 @@ class RankJob {
     together(world_, [&] {
       if (world_.rank() > 0) return;
       Report report = merge_ranks(std::move(parts));
-      code = exit_code_of(report.arms[0].runs[0], context_.stop);
+      code = exit_code_of(report.status, ExitCode::ok, context_.stop);
       report.exit_code = static_cast<int>(code);
       if (request_.config.no_host_info && !control_) leave_out_host_info(report);
       if (control_) {

@@ -187,7 +187,7 @@ class Sweep {
     if (stop_ != 0 && outcome.reports.empty()) outcome = {};  // killed before it reported anything
     require_work_as_before(launch.layout, outcome);
     JournalEntry entry{static_cast<int64_t>(launch.layout), launch.repeat,
-                       report_of_launch(plan_, launch.layout, outcome)};
+                       report_of_launch(plan_, launch.layout, outcome, stop_)};
     std::optional<std::string>& unsupported = entry.report.arms.at(0).unsupported;
     if (runs_->has_run(launch.layout)) unsupported.reset();  // what ran before can run
     if (outcome.code != ExitCode::ok) {
@@ -208,9 +208,8 @@ class Sweep {
 
   ExitCode exit_code() const {
     if (stop_ != 0) return exit_code_of_signal(stop_);
-    if (ended_ != ExitCode::ok) return ended_;
-    if (runs_->exit_code() != ExitCode::ok) return runs_->exit_code();
-    return report_.status == Status::failed ? ExitCode::run_failed : ExitCode::ok;
+    return exit_code_of(report_.status, ended_ != ExitCode::ok ? ended_ : runs_->exit_code(),
+                        stop_);
   }
 
   void show_result(const std::string& what, const Report& report) {

@@ -119,14 +119,12 @@ std::optional<Report> report_so_far(const RankTask& task, const std::string* fai
   if (result.trained->steps.empty()) return std::nullopt;
   result.first_step_end_seconds = task.context.clock.seconds_at(result.trained->first_step_end);
   Report report = make_rank_report(task.request, task.device, task.start, result);
-  report.exit_code = static_cast<int>(exit_code_of_signal(task.context.stop));
   Run& run = report.arms.at(0).runs.at(0);
   mark_other_ranks_unknown(task.device.config, run);
-  if (failure != nullptr) {
-    fail_run(*failure, run);
-    report.status = run.status;
-    report.exit_code = static_cast<int>(ExitCode::timed_out);
-  }
+  if (failure != nullptr) fail_run(*failure, run);
+  report.status = run.status;
+  report.exit_code = static_cast<int>(exit_code_of(
+      report.status, failure != nullptr ? ExitCode::timed_out : ExitCode::ok, task.context.stop));
   // The sweep needs the names of hosts to merge its jobs.
   const RunRequest& request = task.request;
   if (request.config.no_host_info && !request.conducted) leave_out_host_info(report);

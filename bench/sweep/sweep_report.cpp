@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "bench/cli/output.h"
+#include "bench/cli/process.h"
 #include "bench/run/rank_exchange.h"
 #include "bench/run/rank_report.h"
 #include "bench/sweep/sweep_runs.h"
@@ -174,7 +175,8 @@ std::string result_text(const Run& run) {
          (choice.empty() ? "" : " (" + choice + ")");
 }
 
-Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutcome& outcome) {
+Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutcome& outcome,
+                        int stop) {
   const Placement& placement = plan.placements.at(layout);
   Report report;
   const std::vector<size_t> jobs = placement.training_jobs();
@@ -195,7 +197,7 @@ Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutco
   if (outcome.failure) fail_run(*outcome.failure, run);
   report.kind = placement.kind;
   report.status = run.status;
-  report.exit_code = static_cast<int>(outcome.code);
+  report.exit_code = static_cast<int>(exit_code_of(report.status, outcome.code, stop));
   report.invocation.started_at = run.started_at;
   report.invocation.config_sha256 = config_sha256(report.invocation.config);
   report.invocation.origins = origins_of();

@@ -13,8 +13,9 @@ namespace nearmetal {
 
 /// The outcome of a launch, as a report of one arm with one run, for the journal. Where a job
 /// failed, the run has failed and has no throughput; where a combination of a grid cannot run, the
-/// arm says why.
-Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutcome& outcome);
+/// arm says why. `stop`: the signal that ended it early; 0: none.
+Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutcome& outcome,
+                        int stop = 0);
 
 /// All runs by layout, in the order of their repeats. Layouts without a run have none; of those
 /// that cannot be had here `unsupported` says why, or the entry of a combination that cannot run.

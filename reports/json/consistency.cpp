@@ -1,6 +1,7 @@
 #include "reports/json/consistency.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <map>
@@ -361,6 +362,18 @@ void check_workloads(const Arm& arm, const Place& place) {
   if (has_sum) contradict(place, "workloads", "of unlike work", "a run has a throughput of all");
 }
 
+// 0 is the code of what is complete, which has another only where its report could not be written
+// as asked, or a signal came when all was measured.
+void check_exit_code(const Report& report) {
+  using enum ExitCode;
+  constexpr std::array of_complete = {ok, output_failed, hung_up, interrupted, terminated};
+  const auto code = static_cast<ExitCode>(report.exit_code);
+  const bool is_complete = report.status == Status::complete;
+  if (is_complete ? std::ranges::count(of_complete, code) > 0 : code != ok) return;
+  contradict(Place{}, "exit_code", std::to_string(report.exit_code),
+             std::string("the status is ") + to_string(report.status));
+}
+
 void check_sources(const Report& report) {
   const Place root, arms{&root, "arms", {}};
   for (size_t i = 0; i < report.arms.size(); ++i) {
@@ -399,6 +412,7 @@ StepTime step_time_of(std::span<const double> seconds) {
 void require_consistent(const Report& report,
                         const std::function<bool(const std::string& name)>& has_setting) {
   const Place root, invocation{&root, "invocation", {}};
+  check_exit_code(report);
   if (report.kind == Kind::imported) return check_sources(report);
   if (*report.invocation.config_sha256 != config_sha256(report.invocation.config, has_setting)) {
     contradict(invocation, "config_sha256", *report.invocation.config_sha256,

@@ -72,7 +72,8 @@ class Rerun(CompareTest):
             error = repeat.communicate(timeout=cli.limit(60))[1]
             self.assertEqual(repeat.returncode, code, error)
             self.assertIn("the repeat was stopped; what it measured is in ./rerun-1-of-old", error)
-            self.assertEqual(self.report("rerun-1-of-old.report.json")["status"], "partial")
+            kept = self.report("rerun-1-of-old.report.json")
+            self.assertEqual((kept["status"], kept["exit_code"]), ("partial", code))
             self.assertEqual([name for name in os.listdir(self.folder) if name[0] == "."], [])
             shutil.rmtree(self.path("base"))
             for name in ("old.json", "rerun-1-of-old.report.json"):
@@ -88,6 +89,7 @@ class Rerun(CompareTest):
     def test_what_is_not_complete_is_refused_before_it_runs(self):
         def interrupt(report, run):
             report["status"] = run["status"] = "partial"
+            report["exit_code"] = 130
         partial = self.made("partial.json", 1000, 0, interrupt)
         self.assert_refused(self.call("rerun", partial), 5, "partial.json", "no complete run")
         self.assertEqual(os.listdir(self.folder), ["partial.json"])

@@ -137,6 +137,7 @@ for second in 1 2 3 4; do tell proof 0; sleep 1; done
             fcntl.flock(other, fcntl.LOCK_EX)
             self.assert_refused(self.call(*shlex.split(told)[1:]), 9, "by another sweep")
         late = lines[1].replace('"exit_code":0', '"exit_code":7')
+        late = late.replace('"status":"complete"', '"status":"failed"')
         self.assertNotEqual(late, lines[1])
         ended_late = self.write("late.jsonl", lines[0] + late)
         asked = [*cli.TINY_WORK, "--steps", "400", "--repeats", "2", "1x1x1"]

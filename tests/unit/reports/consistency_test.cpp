@@ -33,6 +33,27 @@ std::string contradiction_with(const std::string& pointer, const Json& value) {
   return contradiction_of(document.dump());
 }
 
+TEST(Consistency, TheExitCodeIsOneOfTheStatus) {
+  const auto refusal = [](Status status, ExitCode code) {
+    Report report = sample_report();
+    report.status = status;
+    report.exit_code = static_cast<int>(code);
+    return contradiction_of(to_json(report));
+  };
+  using enum ExitCode;
+  EXPECT_EQ(refusal(Status::partial, ok),
+            "it contradicts itself: /exit_code is 0, but the status is partial");
+  EXPECT_NE(refusal(Status::failed, ok), "");
+  for (const ExitCode code : {usage, run_failed, timed_out, not_as_expected}) {
+    EXPECT_NE(refusal(Status::complete, code), "");
+    EXPECT_EQ(refusal(Status::failed, code), "");
+  }
+  for (const ExitCode code : {output_failed, hung_up, interrupted, terminated}) {
+    EXPECT_EQ(refusal(Status::complete, code), "") << "of a sweep whose last run was through";
+    EXPECT_EQ(refusal(Status::partial, code), "");
+  }
+}
+
 TEST(Consistency, FiguresFollowFromWhatTheyAreOf) {
   EXPECT_EQ(contradiction_of(to_json(sample_report())), "");
   const std::string run = "/arms/0/runs/0", rank = run + "/ranks/0", time = rank + "/step_time";

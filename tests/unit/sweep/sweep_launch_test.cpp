@@ -104,6 +104,7 @@ Report of_one_rank(Status status) {
   run.ranks.resize(1);
   report.status = run.status = status;
   run.failure = "interrupted";
+  if (status != Status::complete) report.exit_code = static_cast<int>(ExitCode::terminated);
   return report;
 }
 

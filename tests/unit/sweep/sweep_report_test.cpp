@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <sstream>
 
 #include "bench/run/defaults.h"
@@ -55,6 +56,21 @@ TEST(SweepReport, OfALaunchKeepsItsExitCodeForTheJournal) {
   EXPECT_EQ(report.status, Status::failed);
 }
 
+TEST(SweepReport, OfALaunchThatWasStoppedHasTheExitCodeOfItsSignal) {
+  LaunchPlan plan;
+  plan.placements = {place(listed({Job{{{"a", {0}, 0}}}}), {host("a", 1)})};
+  plan.workloads.resize(1);
+  fill_defaults(plan.workloads[0].config, Device::cuda);
+  plan.file.layouts.resize(1);
+  EXPECT_EQ(report_of_launch(plan, 0, {}, SIGINT).exit_code, 130);
+  Report job = sample_report();
+  job.arms.resize(1);
+  EXPECT_EQ(report_of_launch(plan, 0, {.reports = {job}}, SIGINT).exit_code, 0) << "it was through";
+  job.arms[0].runs[0].status = Status::partial;
+  EXPECT_EQ(report_of_launch(plan, 0, {.reports = {job}}, SIGHUP).exit_code, 129);
+  EXPECT_EQ(report_of_launch(plan, 0, {.reports = {job}}).exit_code, 143) << "by somebody else";
+}
+
 // A launch of two jobs with these reports.
 Report report_of_two_jobs(const Report& first, const Report& second) {
   LaunchPlan plan;
@@ -73,6 +89,7 @@ TEST(SweepReport, JobsThatNeverRanAtOnceHaveFailed) {
   second.arms[0].runs[0].ranks[0].window_start_unix_seconds = 1010;
   const Report report = report_of_two_jobs(first, second);
   EXPECT_EQ(report.status, Status::failed);
+  EXPECT_EQ(report.exit_code, 6);
   EXPECT_THAT(*report.arms[0].runs[0].failure, testing::HasSubstr("never in their windows at the"));
 }
 
