@@ -203,7 +203,8 @@ class Sweep {
     if (outcome.reports.empty()) return;
     const std::string other = runs_->other_work_than_before(layout, outcome.reports);
     if (other.empty()) return;
-    outcome = {{}, ExitCode::run_failed, "it did other work than the runs before: " + other};
+    outcome = {std::move(outcome.reports), ExitCode::run_failed,
+               "it did other work than the runs before: " + other, std::move(outcome.neighbours)};
   }
 
   ExitCode exit_code() const {

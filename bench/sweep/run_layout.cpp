@@ -245,7 +245,10 @@ LaunchOutcome run_layout(const LaunchPlan& plan, size_t layout, const std::atomi
   LaunchOutcome outcome =
       run(commands_of(plan, layout), plan.placements.at(layout), plan.file.limits, stop, show);
   const std::string refusal = refusal_of(plan, layout, outcome.reports);
-  if (!refusal.empty()) return {{}, ExitCode::run_failed, refusal};
+  if (!refusal.empty()) {
+    return {std::move(outcome.reports), ExitCode::run_failed, refusal,
+            std::move(outcome.neighbours)};
+  }
   outcome.failure = placed(outcome, plan.file.layouts.at(layout));
   return outcome;
 }

@@ -14,7 +14,7 @@
 namespace nearmetal {
 
 struct LaunchOutcome {
-  std::vector<Report> reports;  // of the jobs; complete only where there is no failure
+  std::vector<Report> reports;  // of the jobs; of all where there is no failure
   ExitCode code = ExitCode::ok;
   std::optional<std::string> failure{};  // of the job that failed first
   std::vector<Neighbour> neighbours{};

@@ -220,7 +220,7 @@ Report report_of_sweep(const LaunchPlan& plan, const std::map<size_t, std::strin
     }
     std::ranges::sort(of_layout, {}, &JournalEntry::repeat);
     const auto measured = std::ranges::find_if(of_layout, [](const JournalEntry* entry) {
-      return took_steps(entry->report.arms.at(0).runs.at(0));
+      return settles_work(entry->report.arms.at(0).runs.at(0));
     });
     if (!of_layout.empty()) {
       const JournalEntry* known = measured == of_layout.end() ? of_layout.front() : *measured;

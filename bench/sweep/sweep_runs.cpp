@@ -114,6 +114,8 @@ bool took_steps(const Run& run) {
   return !run.ranks.empty() && !run.ranks.front().step_seconds.empty();
 }
 
+bool settles_work(const Run& run) { return took_steps(run) && run.status != Status::failed; }
+
 std::string other_work(const RunConfig& before, const RunConfig& now) {
   return differences(before, now, [](const Setting&) { return true; });
 }
@@ -196,8 +198,10 @@ bool SweepRuns::is_of_another_build(const JournalEntry& entry) const {
 // Settings that the job itself settled count, too.
 std::string SweepRuns::other_work_than_before(size_t layout,
                                               const std::vector<Report>& jobs) const {
-  const auto before = std::ranges::find_if(
-      entries_, [&](const JournalEntry& entry) { return is_run_of(layout, entry); });
+  const auto before = std::ranges::find_if(entries_, [&](const JournalEntry& entry) {
+    return entry.layout == static_cast<int64_t>(layout) &&
+           settles_work(entry.report.arms.at(0).runs.at(0));
+  });
   if (before == entries_.end()) return "";
   const std::vector<RunConfig> then = work_of(*before);
   for (size_t i = 0; i < std::min(then.size(), jobs.size()); ++i) {

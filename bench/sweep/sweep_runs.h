@@ -20,6 +20,9 @@ namespace nearmetal {
 /// Whether a run took steps. Before, not all that its job settles is settled.
 bool took_steps(const Run& run);
 
+/// Whether its work is that of its layout. A run that failed may have done other work.
+bool settles_work(const Run& run);
+
 /// "batch 4 instead of 2, seed 7 instead of 1": the settings that config_sha256() tells apart.
 /// Empty: none.
 std::string other_work(const RunConfig& before, const RunConfig& now);

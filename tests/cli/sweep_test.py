@@ -212,7 +212,14 @@ exec {cli.EXECUTABLE} "$@"
                       process.err)
         arm, = self.report("s.json")["arms"]
         self.assertEqual([run["status"] for run in arm["runs"]], ["failed", "complete", "failed"])
+        for run in arm["runs"]:
+            self.assertEqual(run["window"]["steps"], 2)
+            self.assertGreater(len(run["ranks"][0]["step_seconds"]), 2)
+        self.assertEqual([run["throughput_images_per_second"] is None for run in arm["runs"]],
+                         [True, False, True])
+        self.assertEqual(arm["config"]["batch"], 2)
         self.assertEqual(self.call("validate", "s.json").returncode, 0)
+        self.assertIn(" in 1 run**", self.call("report", "s.json").out)
 
     @unittest.skipUnless(shutil.which("cc"), "there is no compiler")
     def test_a_clock_before_1970_loses_no_run(self):

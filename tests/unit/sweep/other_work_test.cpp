@@ -70,14 +70,40 @@ TEST(OtherWork, IsToldByWhatWasChosen) {
   EXPECT_EQ(other_work(asked, job), "batch 4 instead of 2");
 }
 
-TEST(OtherWork, WhatAJobChoseIsTheArmsWhateverEndsBeforeIt) {
+LaunchPlan plan_of_one_job() {
   LaunchPlan plan;
   plan.placements = {place(listed({Job{{{"a", {0}, 0}}}}), {host("a", 1)})};
   plan.workloads = {{asked_for(largest_that_fits)}};
   plan.file.layouts.resize(1);
-  Report measured = sample_report();
-  measured.arms.resize(1);
-  measured.invocation.config.batch = 992;
+  return plan;
+}
+
+Report job_of_batch(int64_t batch) {
+  Report job = sample_report();
+  job.arms.resize(1);
+  job.invocation.config.batch = batch;
+  return job;
+}
+
+TEST(OtherWork, IsKeptAsFailedAndNotThatOfTheArm) {
+  const LaunchPlan plan = plan_of_one_job();
+  const LaunchOutcome outcome{{job_of_batch(4)}, ExitCode::run_failed, "it did other work"};
+  const Report other = report_of_launch(plan, 0, outcome);
+  const Report report = report_of_sweep(
+      plan, {}, {{0, 1, other}, {0, 2, report_of_launch(plan, 0, {{job_of_batch(992)}})}},
+      Report{});
+  EXPECT_EQ(report.arms[0].config->batch, 992);
+  const nearmetal::Run& run = report.arms[0].runs.at(0);
+  EXPECT_EQ(run.status, Status::failed);
+  EXPECT_EQ(run.failure, "it did other work");
+  EXPECT_EQ(run.ranks.at(0).step_seconds, sample_rank().step_seconds);
+  EXPECT_EQ(run.window->steps, 2);
+  EXPECT_FALSE(run.throughput);
+}
+
+TEST(OtherWork, WhatAJobChoseIsTheArmsWhateverEndsBeforeIt) {
+  const LaunchPlan plan = plan_of_one_job();
+  const Report measured = job_of_batch(992);
   const LaunchOutcome none{{}, ExitCode::timed_out, "no step"};
   const Report report = report_of_sweep(
       plan, {}, {{0, 1, measured}, {0, 2, report_of_launch(plan, 0, none)}}, Report{});
