@@ -145,7 +145,7 @@ class Sweep {
     for (const Layout& layout : plan_.file.layouts) {
       if (layout.build) executables.push_back(*layout.build);
     }
-    runs_.emplace(form_.resume, output_, form_.force,
+    runs_.emplace(form_.resume, output_, form_.force, plan_,
                   JournalOrigin{plan_sha256(plan_), shell_quoted(with_files(words_, {})),
                                 report_.tool, executables},
                   terminal_);

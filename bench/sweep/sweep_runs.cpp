@@ -54,18 +54,6 @@ bool holds_journal(const fs::path& report) {
   return !report_error && !journal_error && journalled <= written;
 }
 
-Journal opened(const ResumeOptions& options, const fs::path& report, bool replace,
-               const JournalOrigin& origin, const Terminal& terminal,
-               std::vector<JournalEntry>& entries) {
-  if (!options.journal) {
-    return Journal::create(journal_name(report), origin, replace && holds_journal(report));
-  }
-  std::vector<Warning> warnings;
-  Journal journal = Journal::resume(*options.journal, origin, options.any_build, entries, warnings);
-  for (const Warning& warning : warnings) terminal.remark("warning: " + attributed_text(warning));
-  return journal;
-}
-
 bool is_unsupported(const JournalEntry& entry) {
   return entry.report.arms.at(0).unsupported.has_value();
 }
@@ -73,6 +61,56 @@ bool is_unsupported(const JournalEntry& entry) {
 bool has_failed(const JournalEntry& entry) {
   if (is_unsupported(entry)) return false;
   return entry.report.status == Status::failed || entry.report.exit_code != 0;
+}
+
+// Whether the launch needs no start after that run, unless it failed.
+bool is_of(const JournalEntry& entry, const Launch& launch) {
+  return entry.layout == static_cast<int64_t>(launch.layout) &&
+         (entry.repeat == launch.repeat || is_unsupported(entry));
+}
+
+// That a sweep of the plan can have written the entry behind those before it, where only what
+// failed is taken again.
+void require_entry_of(const LaunchPlan& plan, const JournalEntry& entry,
+                      const std::vector<JournalEntry>& before) {
+  const auto require = [](bool holds, const std::string& but) {
+    if (!holds) throw InvalidReport(but);
+  };
+  const std::vector<Arm>& arms = entry.report.arms;
+  require(arms.size() == 1 && arms[0].runs.size() == 1, "its report is not of one run");
+  const Launch launch{static_cast<size_t>(entry.layout), entry.repeat};
+  const std::string name = "run " + std::to_string(entry.repeat) + " of '" +
+                           printable(arms[0].name) + "' (layout " + std::to_string(entry.layout) +
+                           ")";
+  require(std::ranges::find(plan.launches, launch) != plan.launches.end(),
+          name + " is not asked for: give as many --repeats as before");
+  require(arms[0].name == plan.placements[launch.layout].layout,
+          "/report/arms/0/name is '" + printable(arms[0].name) + "', but that of the layout is '" +
+              printable(plan.placements[launch.layout].layout) + "'");
+  const Status status = arms[0].unsupported ? Status::failed : arms[0].runs[0].status;
+  require(entry.report.status == status, std::string("/report/status is ") +
+                                             to_string(entry.report.status) + ", but the run is " +
+                                             to_string(status));
+  require(std::ranges::none_of(before,
+                               [&](const JournalEntry& earlier) {
+                                 return is_of(earlier, launch) && !has_failed(earlier);
+                               }),
+          name + " is there twice");
+}
+
+Journal opened(const ResumeOptions& options, const fs::path& report, bool replace,
+               const LaunchPlan& plan, const JournalOrigin& origin, const Terminal& terminal,
+               std::vector<JournalEntry>& entries) {
+  if (!options.journal) {
+    return Journal::create(journal_name(report), origin, replace && holds_journal(report));
+  }
+  std::vector<Warning> warnings;
+  Journal journal = Journal::resume(
+      *options.journal, origin, options.any_build,
+      [&](const auto& entry, const auto& before) { require_entry_of(plan, entry, before); },
+      entries, warnings);
+  for (const Warning& warning : warnings) terminal.remark("warning: " + attributed_text(warning));
+  return journal;
 }
 
 const std::optional<Tool>& tool_of(const JournalEntry& entry) {
@@ -128,10 +166,10 @@ std::string other_work(const Workload& asked, const Report& job) {
 }
 
 SweepRuns::SweepRuns(const ResumeOptions& options, const fs::path& report, bool replace,
-                     const JournalOrigin& origin, const Terminal& terminal)
+                     const LaunchPlan& plan, const JournalOrigin& origin, const Terminal& terminal)
     : options_(options),
       terminal_(terminal),
-      journal_(opened(options, report, replace, origin, terminal, entries_)) {
+      journal_(opened(options, report, replace, plan, origin, terminal, entries_)) {
   if (!options.journal) return;
   const int64_t all = std::ssize(entries_);
   const auto failed =
@@ -143,10 +181,8 @@ SweepRuns::SweepRuns(const ResumeOptions& options, const fs::path& report, bool 
 }
 
 bool SweepRuns::done(const Launch& launch) const {
-  return std::ranges::any_of(entries_, [&](const JournalEntry& entry) {
-    return entry.layout == static_cast<int64_t>(launch.layout) &&
-           (entry.repeat == launch.repeat || is_unsupported(entry));
-  });
+  return std::ranges::any_of(entries_,
+                             [&](const JournalEntry& entry) { return is_of(entry, launch); });
 }
 
 bool SweepRuns::has_run(size_t layout) const {

@@ -41,9 +41,9 @@ class SweepRuns {
  public:
   /// With those of the journal to go on with, but for failed runs unless they are kept; else with a
   /// new journal beside the report, which `replace` puts in the place of one whose runs the report
-  /// holds. Throws as Journal does.
+  /// holds. Throws as Journal does, also for an entry that no sweep of the plan has written.
   SweepRuns(const ResumeOptions& options, const std::filesystem::path& report, bool replace,
-            const JournalOrigin& origin, const Terminal& terminal);
+            const LaunchPlan& plan, const JournalOrigin& origin, const Terminal& terminal);
 
   const std::vector<JournalEntry>& entries() const { return entries_; }
   /// Whether it is among them, or its layout cannot run.

@@ -14,6 +14,7 @@
 #include "base/text_table.h"
 #include "reports/document/metric.h"
 #include "reports/json/consistency.h"
+#include "reports/json/json.h"
 #include "reports/json/json_text.h"
 #include "reports/json/report_fields.h"
 #include "reports/json/report_files.h"
@@ -42,6 +43,7 @@ void fields(Archive& field, Header& header) {
 void fields(Archive& field, JournalEntry& entry) {
   field("layout", entry.layout, at_least(0));
   field("repeat", entry.repeat, at_least(1));
+  if (field.reads()) return field.require("report");  // which is read like a whole document
   field("report", entry.report);
 }
 
@@ -108,6 +110,12 @@ bool is_torn_header(std::string_view text) {
          (text.starts_with(beginning) || beginning.starts_with(text));
 }
 
+JournalEntry entry_of(const std::string& line) {
+  auto entry = json::parsed<JournalEntry>(line);
+  entry.report = consistent_report_from_json(line, "report");
+  return entry;
+}
+
 // The last run counts where one was repeated.
 void take_entry(JournalEntry entry, std::vector<JournalEntry>& entries) {
   std::erase_if(entries, [&](const JournalEntry& earlier) {
@@ -148,7 +156,7 @@ Journal Journal::create(const std::filesystem::path& path, const JournalOrigin& 
 }
 
 Journal Journal::resume(const std::filesystem::path& path, const JournalOrigin& origin,
-                        bool any_build, std::vector<JournalEntry>& entries,
+                        bool any_build, const CheckEntry& check, std::vector<JournalEntry>& entries,
                         std::vector<Warning>& warnings) {
   if (access(path.c_str(), R_OK) != 0) {
     throw InvalidReport(path.string() + " cannot be read: " + std::strerror(errno));
@@ -167,8 +175,9 @@ Journal Journal::resume(const std::filesystem::path& path, const JournalOrigin& 
     const std::string line = text.substr(begin, end - begin);
     try {
       if (++number > 1) {
-        take_entry(json::parsed<JournalEntry>(line), entries);
-        require_consistent_runs(entries.back().report);
+        JournalEntry entry = entry_of(line);
+        check(entry, entries);
+        take_entry(std::move(entry), entries);
       } else {
         require_same(json::parsed<json::Header>(line), origin, any_build, path);
       }

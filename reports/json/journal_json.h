@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,10 @@ struct JournalOrigin {
   std::vector<Executable> executables{};  // those that its layouts name
 };
 
+/// Throws InvalidReport for an entry that does not belong behind those before it.
+using CheckEntry =
+    std::function<void(const JournalEntry& entry, const std::vector<JournalEntry>& before)>;
+
 /// Appends to a file that holds all entries so far. Each is on the disk when append() returns.
 class Journal {
  public:
@@ -32,10 +37,10 @@ class Journal {
                         bool replace = false);
   /// Goes on with one of the same plan and, unless `any_build`, of the same builds; of a run that
   /// was repeated, the last counts. A last line that is torn is dropped, with a warning. Throws
-  /// InvalidReport, or std::invalid_argument for the journal of another plan, which says the
-  /// command that asked for that one, or of another build.
+  /// InvalidReport, which names the line, or std::invalid_argument for the journal of another plan,
+  /// which says the command that asked for that one, or of another build.
   static Journal resume(const std::filesystem::path& path, const JournalOrigin& origin,
-                        bool any_build, std::vector<JournalEntry>& entries,
+                        bool any_build, const CheckEntry& check, std::vector<JournalEntry>& entries,
                         std::vector<Warning>& warnings);
 
   /// Throws OutputError; then the file ends with the entry before.

@@ -176,8 +176,9 @@ void require_within_limits(std::string_view text) {
 
 Report report_from_json(std::string text) { return report_of(parsed_document(std::move(text))); }
 
-Report consistent_report_from_json(std::string text) {
-  const json::Document document = parsed_document(std::move(text));
+Report consistent_report_from_json(std::string text, const std::string& key) {
+  const json::Document whole = parsed_document(std::move(text));
+  const json::Document& document = key.empty() ? whole : whole.at(key);
   Report report = report_of(document);
   const json::Document& config = document.at("invocation").at("config");
   try {

@@ -31,8 +31,9 @@ void require_within_limits(std::string_view text);
 /// Checks all that reports/schema/report.schema.json says. Throws InvalidReport that names the
 /// place as a JSON pointer.
 Report report_from_json(std::string text);
-/// Refuses one that contradicts itself, too (reports/json/consistency.h).
-Report consistent_report_from_json(std::string text);
+/// Refuses one that contradicts itself, too (reports/json/consistency.h). `key`: of the member that
+/// it is of the document; empty: it is all of it.
+Report consistent_report_from_json(std::string text, const std::string& key = "");
 
 /// SHA-256 of the settings that decide what is computed; those of output and display are left out,
 /// and those that are not to `count`.

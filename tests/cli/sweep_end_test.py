@@ -144,10 +144,19 @@ for second in 1 2 3 4; do tell proof 0; sleep 1; done
         process = self.call("sweep", *asked, "--resume", ended_late, "--output", "late.json",
                             "--keep-failed")
         self.assertEqual(process.returncode, 7, "of the run before: " + process.err)
-        damaged = lines[1].replace('"environment":0', '"environment":9')
-        damaged = self.write("damaged.jsonl", lines[0] + damaged)
-        process = self.call("sweep", *asked, "--resume", damaged, "--output", "damaged.json")
-        self.assert_refused(process, 5, "damaged.jsonl line 2", "environment is 9")
+        for number, (whole, damage, why) in enumerate((
+                ('"environment":0', '"environment":9', "line 2: it contradicts itself: /arms/0/runs/0/"),
+                ('"runs":[', '"runs":[],"other":[', "line 2: its report is not of one run"),
+                ('"repeat":1', '"repeat":99', "line 2: run 99 of '1x1x1' (layout 0) is not asked for"),
+                ('"layout":0', '"layout":1', "line 2: run 1 of '1x1x1' (layout 1) is not asked for"),
+                ('"name":"1x1x1"', '"name":"1x1x2"', "line 2: /report/arms/0/name is '1x1x2'"),
+                ("\n", "\n" + lines[1], "line 3: run 1 of '1x1x1' (layout 0) is there twice"))):
+            text = lines[0] + lines[1].replace(whole, damage, 1)
+            damaged = self.write(f"damaged{number}.jsonl", text)
+            process = self.call("sweep", *asked, "--resume", damaged, "--output", "damaged.json")
+            self.assert_refused(process, 5, damaged, why)
+            with open(damaged, encoding="utf-8") as file:
+                self.assertEqual(file.read(), text, "nothing is lost")
         process = self.sweep("--steps", "401", "--repeats", "2", "1x1x1", "--resume", journal,
                              "--force")
         self.assert_refused(process, 2, "another plan: give the same layouts, options and files as before",

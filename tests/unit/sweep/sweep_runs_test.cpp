@@ -10,6 +10,7 @@
 #include "base/sha256.h"
 #include "reports/json/json.h"
 #include "reports/json/report_files.h"
+#include "tests/support/refusal.h"
 #include "tests/support/sample_report.h"
 #include "tests/support/temporary_folder.h"
 
@@ -22,23 +23,32 @@ using testing::IsEmpty;
 
 class SweepRunsTest : public testing::Test {
  protected:
-  SweepRunsTest() : origin{sha256("plan"), "nearmetal sweep 1x1x1", sample_report().tool} {}
+  SweepRunsTest() : origin{sha256("plan"), "nearmetal sweep 1x1x1", sample_report().tool} {
+    plan.placements.resize(2);
+    for (const size_t layout : {0, 1}) {
+      plan.placements[layout].layout = "layout " + std::to_string(layout);
+      for (const int64_t repeat : {1, 2, 3}) plan.launches.push_back({layout, repeat});
+    }
+  }
 
-  SweepRuns begun(bool replace = false) { return {none, report, replace, origin, terminal}; }
-  SweepRuns resumed() { return {options, report, false, origin, terminal}; }
+  SweepRuns begun(bool replace = false) { return {none, report, replace, plan, origin, terminal}; }
+  SweepRuns resumed() { return {options, report, false, plan, origin, terminal}; }
 
   // Ended so, by the build at hand.
-  JournalEntry entry(int64_t repeat, ExitCode code = ExitCode::ok) const {
+  JournalEntry entry(int64_t repeat, ExitCode code = ExitCode::ok, int64_t layout = 0) const {
     Report run = sample_report();
+    run.arms.resize(1);
+    run.arms[0].name = plan.placements.at(layout).layout;
     run.arms[0].runs[0].tool = origin.tool;
     run.exit_code = static_cast<int>(code);
     if (code != ExitCode::ok) run.status = run.arms[0].runs[0].status = Status::failed;
-    return {0, repeat, run};
+    return {layout, repeat, run};
   }
 
   TemporaryFolder folder;
   const std::string report = (folder.path() / "s.json").string();
   const std::string journal = report + "l";
+  LaunchPlan plan;
   JournalOrigin origin;
   const ResumeOptions none;
   ResumeOptions options{.journal = journal};
@@ -80,9 +90,7 @@ TEST_F(SweepRunsTest, ACombinationThatCannotRunIsDoneAndNoFailure) {
     EXPECT_FALSE(runs.done({1, 1}));
     EXPECT_FALSE(runs.any_failed());
     EXPECT_EQ(runs.exit_code(), ExitCode::run_failed) << "nothing ran";
-    JournalEntry other = entry(1);
-    other.layout = 1;
-    runs.add(other, false);
+    runs.add(entry(1, ExitCode::ok, 1), false);
     EXPECT_EQ(runs.exit_code(), ExitCode::ok);
   }
   SweepRuns runs = resumed();
@@ -179,8 +187,7 @@ TEST_F(SweepRunsTest, ARunOfAProgramThatWasBuiltAnewIsDropped) {
   origin.tool.build_id = sha256("another");
   EXPECT_EQ(runs.add(entry(2), false), ExitCode::usage);
   EXPECT_THAT(err.str(), HasSubstr("--allow-other-build"));
-  JournalEntry elsewhere = entry(1);
-  elsewhere.layout = 1;
+  JournalEntry elsewhere = entry(1, ExitCode::ok, 1);
   EXPECT_EQ(runs.add(elsewhere, false), ExitCode::usage) << "it runs the program of the sweep";
   elsewhere.report.arms[0].executable = Executable{"old/nearmetal", sha256("old"), {}};
   EXPECT_EQ(runs.add(elsewhere, false), ExitCode::ok) << "it names its own";
@@ -201,6 +208,65 @@ TEST_F(SweepRunsTest, AJournalThatWasCutInItsHeaderIsBegunAnew) {
   EXPECT_EQ(file_text(journal), "something else");
 }
 
+TEST_F(SweepRunsTest, AnEntryThatNoSweepOfThePlanWritesIsRefused) {
+  const auto refusal = [&](const std::vector<JournalEntry>& entries) {
+    {
+      Journal written = Journal::create(journal, origin, true);
+      for (const JournalEntry& one : entries) written.append(one);
+    }
+    const std::string text = file_text(journal);
+    const std::string why = refusal_of<InvalidReport>([&] { resumed(); });
+    EXPECT_EQ(file_text(journal), text) << "nothing is lost";
+    const std::string place = journal + " line " + std::to_string(entries.size() + 1) + ": ";
+    return why.starts_with(place) ? why.substr(place.size()) : why;
+  };
+  const auto changed = [&](const auto& change) {
+    JournalEntry one = entry(2);
+    change(one, one.report.arms[0]);
+    return refusal({entry(1), one});
+  };
+  EXPECT_EQ(refusal({entry(1), entry(2), entry(1, ExitCode::ok, 1)}), "");
+  EXPECT_EQ(refusal({entry(1, ExitCode::timed_out), entry(1, ExitCode::run_failed), entry(1)}), "")
+      << "failed ones are taken again";
+  EXPECT_EQ(refusal({entry(1), entry(1)}), "run 1 of 'layout 0' (layout 0) is there twice");
+  EXPECT_EQ(refusal({entry(1), entry(4)}),
+            "run 4 of 'layout 0' (layout 0) is not asked for: give as many --repeats as before");
+  EXPECT_THAT(changed([](JournalEntry& one, Arm&) { one.layout = 2; }),
+              HasSubstr("run 2 of 'layout 0' (layout 2) is not asked for"));
+  EXPECT_EQ(changed([](JournalEntry&, Arm& arm) { arm.name = "\033other"; }),
+            "/report/arms/0/name is '?other', but that of the layout is 'layout 0'");
+  const std::string no_run = "its report is not of one run";
+  EXPECT_EQ(changed([](JournalEntry&, Arm& arm) { arm.runs.clear(); }), no_run);
+  EXPECT_EQ(changed([](JournalEntry&, Arm& arm) { arm.runs.push_back(arm.runs[0]); }), no_run);
+  EXPECT_EQ(changed([](JournalEntry& one, Arm& arm) { one.report.arms.push_back(arm); }), no_run);
+  EXPECT_THAT(changed([](JournalEntry& one, Arm&) { one.report.arms.clear(); }),
+              HasSubstr("/arms must hold at least one arm"));
+  EXPECT_THAT(changed([](JournalEntry&, Arm& arm) { arm.runs[0].status = Status::failed; }),
+              HasSubstr("/report/status is complete, but the run is failed"));
+  EXPECT_THAT(changed([](JournalEntry&, Arm& arm) { arm.unsupported = "made up"; }),
+              HasSubstr("/report/status is complete, but the run is failed"));
+  EXPECT_THAT(changed([](JournalEntry& one, Arm&) { one.report.exit_code = 7; }),
+              HasSubstr("it contradicts itself: /exit_code is 7"));
+  EXPECT_THAT(changed([](JournalEntry& one, Arm&) {
+                one.report.invocation.config_sha256 = sha256("another");
+              }),
+              HasSubstr("it contradicts itself: /invocation/config_sha256"));
+  EXPECT_THAT(changed([](JournalEntry& one, Arm&) { one.report.invocation.origins.clear(); }),
+              HasSubstr("/invocation/config must be there"));
+}
+
+TEST_F(SweepRunsTest, NothingFollowsACombinationThatCannotRun) {
+  JournalEntry refused = entry(1, ExitCode::run_failed);
+  refused.report.arms[0].unsupported = "out of memory";
+  {
+    SweepRuns runs = begun();
+    runs.add(refused, false);
+    runs.add(entry(2), false);
+  }
+  EXPECT_THAT([&] { resumed(); }, testing::ThrowsMessage<InvalidReport>(
+                                      HasSubstr("run 2 of 'layout 0' (layout 0) is there")));
+}
+
 // A header and two runs, cut at every so many bytes and around the ends of lines.
 class CutJournal : public SweepRunsTest {
  protected:
@@ -215,20 +281,15 @@ class CutJournal : public SweepRunsTest {
       folder.write("s.jsonl", whole.substr(0, size));
       ASSERT_EQ(std::ssize(resumed().entries()), std::max<int64_t>(0, lines - 1)) << size;
       if (size % (8 * bytes) != 0) continue;
-      resumed().add(run_of_one_arm(2), false);
+      resumed().add(entry(2), false);
       ASSERT_TRUE(resumed().done({0, 2})) << size;
     }
   }
 
  private:
-  JournalEntry run_of_one_arm(int64_t repeat) const {
-    JournalEntry found = entry(repeat);
-    found.report.arms.resize(1);
-    return found;
-  }
   void write_two_runs() {
     SweepRuns runs = begun();
-    for (const int64_t repeat : {1, 2}) runs.add(run_of_one_arm(repeat), false);
+    for (const int64_t repeat : {1, 2}) runs.add(entry(repeat), false);
   }
 };
 
