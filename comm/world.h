@@ -55,7 +55,7 @@ class World {
   /// Among the ranks on this host, or whatever shares memory.
   virtual int local_rank() const = 0;
   virtual int local_size() const = 0;
-  /// Those of this process so far, which live as long as it does.
+  /// Those of this process so far, which live as long as it does; null: it waits for nobody.
   virtual const CallCounts* calls() const = 0;
 
   /// The bytes that each rank gave, in their order.

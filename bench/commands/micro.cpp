@@ -13,6 +13,8 @@
 #include "bench/run/attribute.h"
 #include "bench/run/prepare_device.h"
 #include "bench/run/together.h"
+#include "comm/watchdog.h"
+#include "comm/world.h"
 
 namespace nearmetal {
 namespace {
@@ -187,7 +189,10 @@ ExitCode time_on_rank(const MicroForm& form, const Context& context, World& worl
 // Ranks would have to agree on the run after which they stop: mpirun ends them.
 ExitCode run_micro(const MicroForm& form, const Context& context) {
   if (!is_launched()) catch_stop_signals();
+  Watchdog watchdog(default_patience_seconds, context.stop,
+                    [&](const std::string& why) { context.terminal.error(why); });
   const std::unique_ptr<World> world = join_world(0);
+  watchdog.has_joined(*world);
   return as_rank(*world, context.terminal, [&] { return time_on_rank(form, context, *world); });
 }
 

@@ -142,7 +142,7 @@ class Ranks(cli.CliTest):
         self.assertEqual(exchange["bucket_mib"], min(tried, key=tried.get))
         self.assertIn("step by size of bucket: all at once", process.err)
         setting = self.report()["invocation"]["config"]["bucket_mib"]
-        self.assertEqual(setting, {"value": None, "origin": "flag"})
+        self.assertEqual(setting, {"value": exchange["bucket_mib"], "origin": "flag"})
         self.assertEqual(exchange["unknown"]["nccl"], "NCCL is for GPUs")
 
     def test_ranks_independent_of_each_other(self):
