@@ -1,10 +1,11 @@
 // The exit codes and exceptions of the program. Besides these exceptions std::invalid_argument is
-// the user's mistake (exit code 2) and any other std::exception a failed run (6);
-// bench/cli/process.cpp maps them all.
+// the user's mistake (exit code 2) and any other std::exception a failed run (6), other kinds of
+// std::logic_error a bug of this program; bench/cli/process.cpp maps them all.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <new>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -21,7 +22,7 @@ enum class ExitCode : int {
   inconclusive = 3,    // under a strict policy, too few runs, in doubt
   not_comparable = 4,  // or a metric or layout is missing
   invalid_report = 5,  // unreadable, invalid, or without a complete run
-  run_failed = 6,      // out of memory, an error of a device or library, a wrong answer
+  run_failed = 6,      // out of memory, an error of a device or library, a wrong answer, a bug
   timed_out = 7,
   not_supported = 8,     // not on this machine: no GPU, no driver, no such backend
   output_failed = 9,     // a file or stream could not be written
@@ -58,6 +59,14 @@ struct OutOfMemory : std::runtime_error {
   int64_t needed_bytes;
   int64_t free_bytes;
   int64_t largest_batch_size;  // 0: not even one image
+};
+
+/// What operator new throws in this program (6).
+struct NotEnoughMemory : std::bad_alloc {
+  const char* what() const noexcept override {
+    return "not enough memory: it is limited by what is free, ulimit -v and the cgroup's "
+           "memory.max";
+  }
 };
 
 /// Thrown for a report that cannot be read: not there, not JSON, or not what the schema says (5).

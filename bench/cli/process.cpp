@@ -11,13 +11,19 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <functional>
+#include <new>
 #include <sstream>
 #include <stdexcept>
 #include <string_view>
+#include <system_error>
 #include <thread>
+#include <typeinfo>
+#include <variant>
 #include <vector>
 
 #include "base/sha256.h"
+#include "base/text_table.h"
 #include "models/load_module.h"
 
 namespace nearmetal {
@@ -31,6 +37,31 @@ void occupy_standard_descriptors() {
     // The lowest that is free: this one. Not for the use that is made of it.
     open("/dev/null", standard == STDIN_FILENO ? O_WRONLY : O_RDONLY);
   }
+}
+
+// operator new calls this.
+[[noreturn]] void refuse_memory() {
+  memory_ran_out = true;
+  throw NotEnoughMemory();
+}
+
+// Threads, destructors and what says that it throws nothing have nobody to catch what they throw.
+// GCC does not always catch it for them before it calls this.
+[[noreturn]] void end_untidily() {
+  try {
+    if (const std::exception_ptr thrown = std::current_exception()) std::rethrow_exception(thrown);
+    if (memory_ran_out) throw NotEnoughMemory();
+    throw std::logic_error("std::terminate()");
+  } catch (const std::exception& error) {
+    tell(error);
+    _exit(static_cast<int>(exit_code_of(error)));
+  }
+}
+
+// Before main() already, for what is made before it.
+[[gnu::constructor(101)]] void watch_for_failures() {
+  std::set_new_handler(refuse_memory);
+  std::set_terminate(end_untidily);
 }
 
 void shorten_path() {
@@ -53,9 +84,24 @@ std::optional<double> age_seconds() {
          process->start_ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
-template <class Error>
+template <class... Errors>
 bool is(const std::exception& error) {
-  return dynamic_cast<const Error*>(&error) != nullptr;
+  return (... || (dynamic_cast<const Errors*>(&error) != nullptr));
+}
+
+// What only a mistake in this program throws.
+bool is_bug(const std::exception& error) {
+  return (is<std::logic_error>(error) && !is<std::invalid_argument>(error)) ||
+         is<std::bad_optional_access, std::bad_variant_access, std::bad_cast,
+            std::bad_function_call>(error);
+}
+
+// The thread library says the reason alone.
+std::string text_of(const std::system_error& error) {
+  if (error.code() != std::errc::resource_unavailable_try_again) return error.what();
+  const bool of_a_thread = error.what() == error.code().message();
+  return std::string(of_a_thread ? "a thread cannot be started: " : "") + error.what() +
+         "; threads and processes are limited by ulimit -u and the cgroup's pids.max";
 }
 
 // sigwait() takes what is ignored, too.
@@ -159,6 +205,29 @@ ExitCode exit_code_of(const std::exception& error) {
   return ExitCode::run_failed;
 }
 
+std::string message_of(const std::exception& error) {
+  if (is<std::bad_alloc>(error)) return NotEnoughMemory().what();
+  if (const auto* file = dynamic_cast<const fs::filesystem_error*>(&error)) {
+    return file->path1().string() + ": " + file->code().message();
+  }
+  if (const auto* system = dynamic_cast<const std::system_error*>(&error)) return text_of(*system);
+  if (!is_bug(error)) return error.what();
+  return std::string("this is a bug of nearmetal, please report it with the command: ") +
+         error.what();
+}
+
+void tell(const std::exception& error) {
+  // A message that does not get out is no loss.
+  const auto say = [](std::string_view text) {
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+  };
+  try {
+    say("nearmetal: " + printable(message_of(error)) + "\n");
+  } catch (const std::bad_alloc&) {
+    for (const char* part : {"nearmetal: ", NotEnoughMemory().what(), "\n"}) say(part);
+  }
+}
+
 std::span<const ExitMeaning> exit_meanings() {
   using enum ExitCode;
   static constexpr ExitMeaning meanings[] = {
@@ -170,7 +239,7 @@ std::span<const ExitMeaning> exit_meanings() {
       {not_comparable, "not comparable, a metric or layout is missing, or a run was disturbed"},
       {invalid_report, "report unreadable or invalid, or without a complete run"},
       {run_failed,
-       "the run failed: out of memory, an error of a device or library, a wrong answer"},
+       "the run failed: out of memory, an error of a device or library, a wrong answer, a bug"},
       {timed_out, "a job took longer than its limits, or a rank did not join or stood still"},
       {not_supported, "not supported here: no GPU, driver, backend or mpirun"},
       {output_failed, "output could not be written"},
@@ -196,6 +265,7 @@ ExitCode exit_code_of(Status status, ExitCode failure, int signal) {
 }
 
 std::atomic<int> stop_signal = 0;
+std::atomic<bool> memory_ran_out = false;
 
 void catch_stop_signals() {
   sigset_t signals;

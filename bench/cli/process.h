@@ -62,6 +62,13 @@ std::optional<ProcessStat> process_stat(const std::filesystem::path& file);
 
 ExitCode exit_code_of(const std::exception& error);
 
+/// What a user is told of an error: what() of those that were written for it; what limits memory,
+/// threads and processes where there are no more; else that this is a bug.
+std::string message_of(const std::exception& error);
+
+/// Says on standard error why this process ends. Needs no memory for that where there is none.
+void tell(const std::exception& error);
+
 struct ExitMeaning {
   ExitCode code;
   const char* meaning;
@@ -82,6 +89,10 @@ ExitCode exit_code_of(Status status, ExitCode failure, int signal);
 
 /// The first signal that arrived, 0 before.
 extern std::atomic<int> stop_signal;
+
+/// Whether operator new has failed. Streams keep that to themselves: what they read or wrote may
+/// lack parts.
+extern std::atomic<bool> memory_ran_out;
 
 /// The remark of a process that has caught a signal.
 constexpr const char* stop_remark = "stopping after this step; once more stops at once";

@@ -35,7 +35,7 @@ void print_part(std::ostream& out, const std::string& part,
   try {
     print_line(out, part + ": " + text());
   } catch (const std::exception& error) {
-    print_line(out, part + ": not usable: " + error.what());
+    print_line(out, part + ": not usable: " + message_of(error));
   }
 }
 

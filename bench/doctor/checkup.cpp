@@ -15,6 +15,7 @@
 
 #include "base/errors.h"
 #include "base/text.h"
+#include "bench/cli/process.h"
 #include "bench/environment/child_process.h"
 #include "bench/environment/environment.h"
 #include "bench/environment/gpu.h"
@@ -71,7 +72,7 @@ BackendCheck check_backend(const std::string& name) {
   } catch (const DriverTooOld& error) {
     return {Obstacle::old_driver, error.what(), error.fix};
   } catch (const std::exception& error) {
-    return {next, error.what()};
+    return {next, message_of(error)};
   }
 }
 
@@ -248,7 +249,7 @@ LayoutCheck check_layout(const std::string& file, const Checkup& checkup) {
     check.peers = peer_findings(plan.placements, with_gpus_here(plan.file.hosts, checkup));
     require_shares(plan);
   } catch (const std::exception& error) {
-    check.problems.emplace_back(error.what());
+    check.problems.emplace_back(message_of(error));
   }
   return check;
 }

@@ -164,7 +164,9 @@ ChildOutput run_child(const std::vector<std::string>& arguments, double seconds,
     output.exit_status = WEXITSTATUS(*status);
   }
   return output;
-} catch (const std::system_error&) {  // it cannot be started
+} catch (const std::system_error& error) {
+  if (error.code() == std::errc::resource_unavailable_try_again)
+    throw;  // nothing about the program
   return {};
 }
 

@@ -46,7 +46,8 @@ struct ChildOutput {
 };
 
 /// Runs a short command and takes what it prints, to both streams unless `options` have a place for
-/// its errors. It is killed with its whole process group after `seconds`.
+/// its errors. It is killed with its whole process group after `seconds`. Throws std::system_error
+/// where no process can be started at all.
 ChildOutput run_child(const std::vector<std::string>& arguments, double seconds,
                       ChildOptions options = {});
 

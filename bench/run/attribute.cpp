@@ -4,6 +4,7 @@
 #include <barrier>
 #include <thread>
 
+#include "bench/cli/process.h"
 #include "bench/run/together.h"
 #include "models/networks/registry.h"
 #include "models/probe.h"
@@ -68,7 +69,7 @@ ProbeTime time_of(const Probe& probe) {
     }
     fill_times(time, run_seconds);
   } catch (const std::exception& error) {  // such as no memory left beside the program
-    time.median_seconds = time.mean_seconds = time.p99_seconds = Unknown{error.what()};
+    time.median_seconds = time.mean_seconds = time.p99_seconds = Unknown{message_of(error)};
   }
   return time;
 }
@@ -180,7 +181,13 @@ std::vector<std::vector<double>> time_quanta(int threads, double seconds) {
     found[thread] = quanta_of_a_thread(seconds);
   };
   std::vector<std::jthread> others;
-  for (int thread = 1; thread < threads; ++thread) others.emplace_back(work, thread);
+  others.reserve(threads);
+  try {
+    for (int thread = 1; thread < threads; ++thread) others.emplace_back(work, thread);
+  } catch (...) {  // those that have begun wait for no others
+    for (int thread = std::ssize(others); thread < threads; ++thread) ready.arrive_and_drop();
+    throw;
+  }
   work(0);
   others.clear();  // waits for them
   return found;

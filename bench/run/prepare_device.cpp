@@ -125,7 +125,7 @@ DeviceInfo describe(const PreparedDevice& device) {
   } catch (const DriverTooOld& error) {
     throw not_supported(std::string(error.what()) + ": " + error.fix);
   } catch (const std::runtime_error& error) {
-    throw not_supported(error.what());
+    throw not_supported(message_of(error));
   }
 }
 

@@ -12,6 +12,7 @@
 #include "base/sha256.h"
 #include "base/text.h"
 #include "base/text_table.h"
+#include "bench/cli/process.h"
 #include "bench/environment/gpu.h"
 #include "bench/run/attribute.h"
 #include "bench/run/defaults.h"
@@ -385,9 +386,9 @@ Checks check(const RankTask& task, Program& program, AllReduce* all_reduce, Stag
     // The others are in what all do together, and would wait there for ever.
     const bool others_wait = all_reduce != nullptr || links != nullptr || task.config().attribute;
     if (task.world.size() > 1 && others_wait) {
-      abort_job(task, "after the window", error.what());
+      abort_job(task, "after the window", message_of(error));
     }
-    checks.failure = error.what();
+    checks.failure = message_of(error);
   }
   return checks;
 }
@@ -405,7 +406,7 @@ std::optional<std::string> failure_of(const World& world, const std::function<vo
     return failure.what();
   } catch (const std::exception& error) {
     if (world.size() > 1) throw;
-    return error.what();
+    return message_of(error);
   }
   return std::nullopt;
 }
@@ -433,7 +434,7 @@ void or_abort(const RankTask& task, const char* what, const std::function<void()
   } catch (const JobFailure&) {
     throw;  // all ranks do
   } catch (const std::exception& error) {
-    abort_job(task, what, error.what());
+    abort_job(task, what, message_of(error));
   }
 }
 

@@ -290,7 +290,7 @@ void LastReport::write(const Report& report) {
     write_file_atomically(*destination_.file, to_json(report), destination_.replace);
     destination_.replace = true;
   } catch (const std::exception& error) {
-    if (!task_.request.conducted) task_.terminal.error(error.what());
+    if (!task_.request.conducted) task_.terminal.error(message_of(error));
   }
 }
 

@@ -82,7 +82,7 @@ int64_t maximum_of_ranks(World& world, int64_t mine) {
 }
 
 Event failure_event(const std::exception& error) {
-  Failure failure{{}, static_cast<int>(exit_code_of(error)), error.what()};
+  Failure failure{{}, static_cast<int>(exit_code_of(error)), message_of(error)};
   if (const auto* job = dynamic_cast<const JobFailure*>(&error)) failure.code = job->code;
   if (const auto* own = dynamic_cast<const NotAsExpected*>(&error)) failure.code = own->code;
   if (dynamic_cast<const OutOfMemory*>(&error) != nullptr)
@@ -97,7 +97,7 @@ Event failure_event(const std::exception& error) {
 std::string failure_text(const World& world, const std::exception& error) {
   const bool alone = world.size() > 1 && dynamic_cast<const JobFailure*>(&error) == nullptr;
   return (alone ? "rank " + std::to_string(world.rank()) + " (" + host_name() + "): " : "") +
-         error.what();
+         message_of(error);
 }
 
 ExitCode as_rank(World& world, const Terminal& terminal, const std::function<ExitCode()>& work) {

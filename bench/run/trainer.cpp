@@ -5,6 +5,7 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "bench/cli/process.h"
 #include "reports/statistics/statistics.h"
 
 namespace nearmetal {
@@ -44,7 +45,7 @@ class Trainer {
       }
       drain();
     } catch (const std::exception& error) {
-      result_.failure = error.what();
+      result_.failure = message_of(error);
     }
     return std::move(result_);
   }

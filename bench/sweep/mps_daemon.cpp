@@ -7,6 +7,7 @@
 
 #include "base/errors.h"
 #include "base/text.h"
+#include "bench/cli/process.h"
 #include "bench/environment/system_files.h"
 #include "models/probe.h"
 
@@ -82,7 +83,7 @@ MpsDaemon::MpsDaemon(const std::set<int64_t>& gpus) {
   } catch (const std::runtime_error& error) {
     std::error_code ignored;
     fs::remove_all(folder_, ignored);
-    throw NotSupported(std::string("no MPS daemon: ") + error.what());
+    throw NotSupported("no MPS daemon: " + message_of(error));
   }
   const double until = steady_seconds() + start_patience_seconds;
   while (!is_there(folder_ / "pipe/control")) {

@@ -8,6 +8,7 @@
 
 #include "base/errors.h"
 #include "base/text.h"
+#include "bench/cli/process.h"
 #include "bench/environment/child_process.h"
 #include "bench/sweep/make_launch_plan.h"
 #include "bench/sweep/mps_daemon.h"
@@ -127,7 +128,7 @@ std::string change_of_executable(const LaunchPlan& plan, size_t layout) try {
   if (!build || build == find_executable(build->path, planned.source)) return "";
   return build->path + " is another build than at the start";
 } catch (const std::exception& error) {  // it is gone, or just being written
-  return error.what();
+  return message_of(error);
 }
 
 // With the place in the layout file where a job found something else than is expected there.

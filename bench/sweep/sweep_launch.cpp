@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "base/text.h"
+#include "bench/cli/process.h"
 #include "bench/run/sweep_control.h"
 #include "bench/sweep/job_process.h"
 #include "models/probe.h"
@@ -36,7 +37,7 @@ class RunningLaunch {
         jobs_.push_back(std::make_unique<JobProcess>(command, folders_.back().get()));
       }
     } catch (const std::runtime_error& error) {
-      fail(error.what(), ExitCode::run_failed);
+      fail(message_of(error), ExitCode::run_failed);
     }
     while (!all([](const JobProcess& job) { return job.ended(); })) {
       wait();

@@ -10,11 +10,11 @@
 #include <fstream>
 #include <limits>
 #include <map>
-#include <new>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>
 #include <unordered_map>
 
+#include "base/errors.h"
 #include "base/names.h"
 #include "models/control_groups.h"
 #include "models/cpu/onednn.h"
@@ -130,7 +130,7 @@ DeviceInfo describe_host() {
 HostMemory allocate_host(int64_t bytes) {
   const int64_t rounded = round_up(std::max<int64_t>(bytes, 1), huge_page_bytes);
   HostMemory memory(std::aligned_alloc(huge_page_bytes, rounded));
-  if (memory == nullptr) throw std::bad_alloc();
+  if (memory == nullptr) throw NotEnoughMemory();
   // Advice: without huge pages the memory works as well, if a little slower.
   madvise(memory.get(), rounded, MADV_HUGEPAGE);
   char* first_byte = static_cast<char*>(memory.get());
