@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <ios>
 #include <limits>
-#include <sstream>
 
 namespace nearmetal {
 namespace {
@@ -21,7 +20,7 @@ int magnitude_of(double value) {
 int decimals_for(double error) { return error > 0 ? std::clamp(1 - magnitude_of(error), 0, 6) : 6; }
 
 std::string formatted(double value, int precision, std::ios_base::fmtflags style) {
-  std::ostringstream text;
+  TextStream text;
   text.setf(style, std::ios_base::floatfield);
   text.precision(precision);
   text << value;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <sstream>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -11,6 +12,13 @@
 #include "base/value.h"
 
 namespace nearmetal {
+
+/// Takes text in memory. Throws where that runs out, which other streams keep to themselves, so
+/// that nothing half written gets into a file.
+struct TextStream : std::ostringstream {
+  TextStream() { exceptions(badbit); }
+  TextStream(TextStream&& other) : std::ostringstream(std::move(other)) {}
+};
 
 /// The value with this many significant digits, but at most 6 decimals: "7950", "0.0132",
 /// "7.500e+37".

@@ -9,7 +9,6 @@
 #include <memory>
 #include <optional>
 #include <ostream>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -51,7 +50,7 @@ std::string value_of(const OptionSpec& option);
 /// The help with the value that counts unless another is given: "of each probe [3]".
 template <class T>
 std::string with_default(const std::string& help, const T& value) {
-  std::ostringstream text;
+  TextStream text;
   text << help << (help.empty() ? "[" : " [");
   if constexpr (Named<T>) {
     text << to_string(value);

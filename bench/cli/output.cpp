@@ -8,11 +8,11 @@
 #include <cstdlib>
 #include <ctime>
 #include <iostream>
-#include <sstream>
 #include <string_view>
 
 #include "base/atomic_file.h"
 #include "base/errors.h"
+#include "base/text.h"
 #include "bench/cli/command_line.h"
 #include "reports/json/json.h"
 
@@ -139,7 +139,7 @@ void require_no_input(const OutputFile& output, std::span<const std::string> inp
 
 void write_output(const OutputFile& output, const Terminal& terminal,
                   const std::function<void(std::ostream& out)>& print) {
-  std::ostringstream text;
+  TextStream text;
   if (output.is_stdout()) take_column_limit(text, terminal.out);
   print(text);
   if (output.is_stdout()) {

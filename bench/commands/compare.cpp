@@ -5,7 +5,6 @@
 #include <ctime>
 #include <filesystem>
 #include <limits>
-#include <sstream>
 #include <stdexcept>
 #include <tuple>
 
@@ -63,7 +62,7 @@ Texts metrics_to_choose_from() {
 std::string names_to_choose_from() {
   Texts fields = fields_that_may_differ();
   std::erase_if(fields, [](const std::string& name) { return name.find('.') != name.npos; });
-  std::ostringstream text;
+  TextStream text;
   print_wrapped(text,
                 "Metrics: throughput (in images/s or sequences/s, as the runs have it); all; " +
                     joined(metric_names()) + ".",
@@ -130,7 +129,7 @@ bool write_files(const CompareAnswer& judged, const CompareRequest& request,
       terminal.error(error.what());
     }
   };
-  std::ostringstream junit;
+  TextStream junit;
   if (judged.gate) print_junit(junit, judged.comparison, *judged.gate);
   if (judged.gate) write(request.junit, [&] { return junit.str(); });
   write(request.html, [&] { return page_of(judged, request); });

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iomanip>
-#include <sstream>
 #include <stdexcept>
 
 #include "base/text.h"
@@ -111,7 +110,7 @@ Exit codes:
 )";
 
 std::string exit_codes_text() {
-  std::ostringstream text;
+  TextStream text;
   for (const auto& [code, meaning] : exit_meanings()) {
     text << "  " << std::setw(3) << static_cast<int>(code) << "  " << meaning << '\n';
   }

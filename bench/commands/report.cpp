@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <sstream>
 #include <stdexcept>
 #include <utility>
 
@@ -175,7 +174,7 @@ std::string html_of(Page page, bool charts) {
     page.images.clear();
     page.remarks.insert(page.remarks.begin(), missing.what());
   }
-  std::ostringstream text;
+  TextStream text;
   print_html(text, page);
   return text.str();
 }

@@ -4,7 +4,6 @@
 #include <iterator>
 #include <map>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include "base/text.h"
@@ -352,7 +351,7 @@ void print_markdown(std::ostream& out, const RunSet& set) { print_markdown(out, 
 
 void print_github_summary(std::ostream& out, const RunSet& set) {
   constexpr size_t most_bytes = 1'000'000;  // of 1 MiB
-  std::ostringstream text;
+  TextStream text;
   text << "## nearmetal\n\n";
   print_markdown(text, set);
   std::string summary = text.str();

@@ -72,6 +72,8 @@ Event event_of(const PublishedLog& log, const LogLine& line, size_t begin) {
     json::Document parsed = json::document_of(text);
     require_within_limits(text);
     document = std::move(parsed);
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const std::exception&) {
     stop_at(log, line.number, ":::MLLOG is followed by no whole JSON object");
   }

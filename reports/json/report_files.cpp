@@ -8,10 +8,10 @@
 #include <cstring>
 #include <fstream>
 #include <iostream>
-#include <sstream>
 #include <stdexcept>
 
 #include "base/errors.h"
+#include "base/text.h"
 #include "reports/json/json.h"
 
 namespace nearmetal {
@@ -76,7 +76,7 @@ std::string file_text(const std::filesystem::path& path) {
   const std::streamoff size = file.tellg();
   if (size < 0) {  // a pipe
     file.clear();
-    std::stringstream text;
+    TextStream text;
     text << file.rdbuf();
     return text.str();
   }
@@ -88,7 +88,7 @@ std::string file_text(const std::filesystem::path& path) {
 }
 
 std::string standard_input() {
-  std::stringstream text;
+  TextStream text;
   text << std::cin.rdbuf();
   return text.str();
 }

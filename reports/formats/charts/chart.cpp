@@ -67,8 +67,7 @@ AxisEnd axis_end_of(const Bars& bars) {
 // Bars of a row stand beside each other, one for each side.
 std::string csv_of(const Bars& bars) {
   const double end = axis_end_of(bars).value;
-  std::ostringstream csv =
-      csv_with("position,half_height,label,side,kind,mark,value,lower,upper,text");
+  TextStream csv = csv_with("position,half_height,label,side,kind,mark,value,lower,upper,text");
   const double half_height = 0.38 / static_cast<double>(bars.sides.size());
   for (const Bar& bar : bars.bars) {
     double position =
@@ -161,8 +160,8 @@ std::string row_axis(const std::vector<std::string>& rows) {
          plot_number(static_cast<double>(rows.size()) - 0.4) + ":-0.6]\n";
 }
 
-std::ostringstream csv_with(const char* header) {
-  std::ostringstream csv;
+TextStream csv_with(const char* header) {
+  TextStream csv;
   csv.precision(10);
   csv << header << '\n';
   return csv;

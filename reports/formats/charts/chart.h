@@ -2,7 +2,6 @@
 #pragma once
 
 #include <optional>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -60,7 +59,7 @@ inline constexpr int key_line_height = 18;
 /// where it is long.
 std::string row_axis(const std::vector<std::string>& rows);
 /// Data of a chart, with that line at the top; numbers have 10 significant digits.
-std::ostringstream csv_with(const char* header);
+TextStream csv_with(const char* header);
 /// Height that gives each row its place.
 int height_of_rows(size_t rows);
 

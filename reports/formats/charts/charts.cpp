@@ -56,7 +56,7 @@ std::string difference_script(const Comparison& comparison, const std::vector<st
 // The difference of each row, with the interval that the verdict rests on, and the margin.
 Chart difference_chart(const Comparison& comparison) {
   Chart chart{.name = "difference", .title = "Difference"};
-  std::ostringstream csv = csv_with("position,row,verdict,difference,lower,upper,text");
+  TextStream csv = csv_with("position,row,verdict,difference,lower,upper,text");
   std::vector<std::string> rows;
   TextTable counts{.columns = {{"row"}, {"n"}}};
   double least = 100 * std::expm1(log_margin(comparison.options.rule));
@@ -124,7 +124,7 @@ std::vector<PlacedPoint> placed_points(const std::vector<GridCurve>& curves,
 double value_of(const PlacedPoint& point) { return *point.side.geometric_mean; }
 
 std::string csv_of(const std::vector<PlacedPoint>& points, const std::vector<GridCurve>& curves) {
-  std::ostringstream csv = csv_with("arm,curve,setting,position,value,lower,upper,knee");
+  TextStream csv = csv_with("arm,curve,setting,position,value,lower,upper,knee");
   for (const PlacedPoint& point : points) {
     const Interval whisker = whisker_of(point.side.mean());
     csv << quoted_label(point.point->arm->name) << ',' << quoted_label(curves[point.curve].others)

@@ -55,7 +55,7 @@ Chart run_order_chart(const ShownArms& shown) {
                   "Throughput of each complete run against the median of its arm, in the "
                   "order of their start; the table has the least, the median and the "
                   "largest."};
-  std::ostringstream csv = csv_with("arm,run,started_at,throughput,percent");
+  TextStream csv = csv_with("arm,run,started_at,throughput,percent");
   std::string plots;
   double lowest = 0, highest = 0, longest = 0, first_line = 0;
   size_t arms = 0;

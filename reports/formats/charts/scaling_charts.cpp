@@ -67,7 +67,7 @@ double beside(const std::vector<ShownPoint>& points, size_t index) {
 }
 
 std::string csv_of(const std::vector<ShownPoint>& points) {
-  std::ostringstream csv = csv_with("arm,kind,scaling,against,ranks,beside,speedup,lower,upper");
+  TextStream csv = csv_with("arm,kind,scaling,against,ranks,beside,speedup,lower,upper");
   for (size_t i = 0; i < points.size(); ++i) {
     const ScalingPoint& point = points[i].point;
     const Interval whisker = whisker_of(point.speedup);

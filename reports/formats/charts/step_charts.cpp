@@ -182,7 +182,7 @@ Chart chart_of(Chart chart, const ShownArms& shown, const char* header,
   chart.table = table_of(all);
   chart.caption += " Slowest rank of the run with the median throughput." +
                    counts_text(chart.table, "steps") + left_out_text(found.left_out);
-  std::ostringstream csv = csv_with(header);
+  TextStream csv = csv_with(header);
   for (size_t i = 0; i < all.size(); ++i) {
     for (const auto& [x, y] : points_of(all[i].seconds)) csv << i << ',' << x << ',' << y << '\n';
   }
@@ -297,7 +297,7 @@ Chart profile_chart(const ShownArms& shown) {
   constexpr size_t most_profiles = 12;
   Chart chart{.name = "profile", .title = "Where the step goes"};
   chart.table.columns = {{"arm"}, {"part"}, {"ms", true}, {"% of the step", true}};
-  std::ostringstream csv = csv_with("position,arm,part,start,end");
+  TextStream csv = csv_with("position,arm,part,start,end");
   std::vector<std::string> rows;
   std::vector<Part> longest;
   for (const ShownArm& arm : shown.arms) {
@@ -338,7 +338,7 @@ Chart pipeline_chart(const ShownArms& shown) {
   chart.table.columns = {
       {"arm"},          {"stage", true}, {"pass"}, {"micro-batch", true}, {"begin, ms", true},
       {"end, ms", true}};
-  std::ostringstream csv = csv_with("position,arm,stage,pass,micro_batch,start,end");
+  TextStream csv = csv_with("position,arm,stage,pass,micro_batch,start,end");
   std::vector<std::string> rows;
   double end = 0;
   int runs = 0;
