@@ -1,0 +1,126 @@
+// Preloaded: a system that has no memory, threads or processes left where the environment says so.
+//
+//   NM_MEMORY_ENDS_AT=N      the Nth call of operator new fails
+//   NM_THREADS_END_AT=N      the Nth start of a thread
+//   NM_PROCESSES_END_AT=N    the Nth start of a process
+//   NM_COMES_BACK=1          and no later one; else each that follows as well
+//   NM_COUNT_TO=FILE         a line with the number of calls of operator new is appended at the end
+//
+// Only calls by nearmetal count and fail: those where the first function on the stack that is not
+// of the C++ library lies in the executable or in one of its modules, as a std::string that grows
+// there asks within that library. What other libraries do without is theirs.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <link.h>
+#include <pthread.h>
+#include <unistd.h>
+#include <unwind.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+namespace {
+
+long number_in(const char* variable) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? 0 : std::atol(text);
+}
+
+const bool is_nearmetal = std::strcmp(program_invocation_short_name, "nearmetal") == 0;
+const bool comes_back = number_in("NM_COMES_BACK") != 0;
+
+// Empty: of the executable.
+const char* object_at(void* address) {
+  dl_find_object found{};
+  return _dl_find_object(address, &found) == 0 ? found.dlfo_link_map->l_name : "unknown";
+}
+
+_Unwind_Reason_Code look_at(_Unwind_Context* frame, void* answer) {
+  const char* const object = object_at(reinterpret_cast<void*>(_Unwind_GetIP(frame) - 1));
+  for (const char* const on_the_way : {"/libstdc++.so", "/libexhausted.so"}) {
+    if (std::strstr(object, on_the_way) != nullptr) return _URC_NO_REASON;  // the next one
+  }
+  *static_cast<bool*>(answer) = *object == '\0' || std::strstr(object, "/libnearmetal_") != nullptr;
+  return _URC_END_OF_STACK;
+}
+
+bool is_by_nearmetal() {
+  bool answer = false;
+  if (is_nearmetal) _Unwind_Backtrace(look_at, &answer);
+  return answer;
+}
+
+struct Calls {
+  const long end;  // 0: never
+  std::atomic<long> made = 0;
+
+  bool next_fails() {
+    if (!is_by_nearmetal()) return false;
+    const long call = ++made;
+    return end > 0 && (comes_back ? call == end : call >= end);
+  }
+};
+Calls allocations{number_in("NM_MEMORY_ENDS_AT")};
+Calls threads{number_in("NM_THREADS_END_AT")};
+Calls processes{number_in("NM_PROCESSES_END_AT")};
+
+void* memory_of(std::size_t bytes, std::size_t alignment) {
+  if (alignment == 0) return std::malloc(bytes > 0 ? bytes : 1);
+  return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+}
+
+// As the standard says it: who set a handler learns of the failure first.
+void* allocate(std::size_t bytes, std::size_t alignment = 0) {
+  void* const memory = allocations.next_fails() ? nullptr : memory_of(bytes, alignment);
+  if (memory != nullptr) return memory;
+  if (const std::new_handler handler = std::get_new_handler()) handler();
+  throw std::bad_alloc();
+}
+
+template <class Function>
+Function next_of(const char* name, Function) {
+  return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
+}
+
+[[gnu::destructor]] void write_count() {
+  const char* const file = std::getenv("NM_COUNT_TO");
+  if (file == nullptr || !is_nearmetal) return;
+  const int out = open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  dprintf(out, "%ld\n", allocations.made.load());
+  close(out);
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) { return allocate(bytes); }
+void* operator new[](std::size_t bytes) { return allocate(bytes); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return allocate(bytes, static_cast<std::size_t>(alignment));
+}
+void* operator new[](std::size_t bytes, std::align_val_t alignment) {
+  return allocate(bytes, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                              void* (*work)(void*), void* argument) noexcept {
+  if (threads.next_fails()) return EAGAIN;
+  return next_of("pthread_create", pthread_create)(thread, attributes, work, argument);
+}
+
+extern "C" pid_t fork() noexcept {
+  if (!processes.next_fails()) return next_of("fork", fork)();
+  errno = EAGAIN;
+  return -1;
+}
