@@ -13,6 +13,8 @@
 #include <climits>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
+#include <set>
 #include <sstream>
 #include <system_error>
 #include <thread>
@@ -135,7 +137,23 @@ pid_t start_child(const std::vector<std::string>& arguments, const ChildOptions&
 
 int kill_child(pid_t child) {
   kill(-child, SIGKILL);
+  kill_session(child);
   return wait_for_child(child);
+}
+
+// Again as long as there are new ones, which one that is killed now may just have started.
+void kill_session(pid_t child) {
+  std::set<pid_t> killed;
+  for (bool found = true; found;) {
+    found = false;
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
+      const pid_t process = std::atoi(entry.path().filename().c_str());  // 0: of none
+      if (process <= 0 || getsid(process) != child || !killed.insert(process).second) continue;
+      found = true;
+      kill(process, SIGKILL);
+    }
+  }
 }
 
 void end_with_parent(pid_t parent, int signal) {

@@ -32,8 +32,13 @@ struct ChildOptions {
 /// started: ...".
 pid_t start_child(const std::vector<std::string>& arguments, const ChildOptions& options = {});
 
-/// Kills a child with its whole process group and returns its status.
+/// Kills a child with its whole process group, and the session that it may have of its own; returns
+/// its status.
 int kill_child(pid_t child);
+
+/// Kills what is left of the session that a child had of its own, in whatever process groups and
+/// whoever the parents are now: the ranks of a launcher that was killed, and its remote shells.
+void kill_session(pid_t child);
 
 /// For a child right after fork(): sends it `signal` when the parent, whose id this was before the
 /// fork, ends; does not return where it has ended already.

@@ -20,9 +20,11 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/text.h"
 #include "bench/cli/process.h"
 #include "bench/environment/system_files.h"
 #include "bench/run/sweep_control.h"
+#include "comm/world.h"
 #include "models/probe.h"
 #include "reports/document/metric.h"
 #include "reports/json/consistency.h"
@@ -138,6 +140,16 @@ std::string place_of_rank(const JobProcess& job, int64_t rank) {
                                          : place_of(known->second.progress);
 }
 
+// What nobody here can end.
+std::string left_on_other_hosts(const JobProcess& job) {
+  std::vector<std::string> hosts;
+  for (const auto& [rank, last] : job.heartbeats()) {
+    if (last.progress.host != host_name()) add_new(hosts, last.progress.host);
+  }
+  if (!job.was_killed() || hosts.empty()) return "";
+  return "; what the launcher started on " + joined(hosts) + " may go on there for a while";
+}
+
 // The number after "rank " in words of standard error; 0 where there is none.
 int64_t rank_in(const std::string& text) {
   const std::string word = "rank ";
@@ -241,7 +253,8 @@ JobProcess::JobProcess(const std::vector<std::string>& command, const JobFolder*
   ChildOptions options{.in = in.read.number(),
                        .out = out.write.number(),
                        .err = err.write.number(),
-                       .signal_at_our_end = SIGTERM};
+                       .signal_at_our_end = SIGTERM,
+                       .own_session = true};
   if (folder != nullptr) {
     options.variables = folder->variables();
     options.kept = folder->lifeline();
@@ -266,7 +279,7 @@ void JobProcess::update() {
   read_lines(out(), out_text_, [this](const std::string& line) { take_out(line); });
   if (over) {
     status_ = status;
-    kill(-pid_, SIGKILL);  // processes that it may have left behind
+    kill_session(pid_);  // processes that it may have left behind
     take_last_report();
   }
   if (!ended() && end_asked_ && steady_seconds() - *end_asked_ > patience_seconds) {
@@ -396,7 +409,8 @@ Failure failure_of_job(const JobProcess& job) {
     failure.text = killed ? *killed : last_words(job);
     rank = rank_in(failure.text);
   }
-  failure.text += " (" + job.ending() + "; " + place_of_rank(job, rank) + ")";
+  failure.text +=
+      " (" + job.ending() + "; " + place_of_rank(job, rank) + ")" + left_on_other_hosts(job);
   return failure;
 }
 

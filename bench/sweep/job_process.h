@@ -48,7 +48,7 @@ struct Heartbeat {
   std::optional<double> clock_lag_seconds{};
 };
 
-/// Ends with the process that started it, with its children in a process group of its own.
+/// Ends with the process that started it, with its children in a session of its own.
 class JobProcess {
  public:
   /// Starts it in a folder of its own where one is given, which must outlive it. Throws

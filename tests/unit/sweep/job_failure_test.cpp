@@ -10,10 +10,13 @@
 #include "bench/sweep/job_process.h"
 #include "reports/document/metric.h"
 #include "tests/support/sample_report.h"
+#include "tests/support/temporary_folder.h"
 
 namespace nearmetal {
 namespace {
 
+using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 std::string heartbeat(int64_t rank, RankPhase phase, int64_t steps,
@@ -118,6 +121,33 @@ TEST(JobFailure, WhatAKilledProcessSaidBeforeIsNoReason) {
   ScriptedJob job(script + "kill -9 $$");
   job.update_for(long_enough);
   EXPECT_EQ(failure_of_job(job.process).text, "it was killed (signal 9; before it said anything)");
+}
+
+TEST(JobFailure, AKilledLauncherMayLeaveProcessesOnOtherHosts) {
+  std::string script;
+  print(script, heartbeat(0, RankPhase::window, 9));
+  print(script, heartbeat(1, RankPhase::window, 9), to_err);
+  ScriptedJob killed(script + "kill -9 $$"), ended(script + "exit 6");
+  killed.update_for(long_enough);
+  ended.update_for(long_enough);
+  const auto remark = HasSubstr("; what the launcher started on vm0, vm1 may go on there");
+  EXPECT_THAT(failure_of_job(killed.process).text, remark);
+  EXPECT_THAT(failure_of_job(ended.process).text, Not(remark));
+}
+
+// Ranks have process groups of their own, and no parent once their launcher was killed.
+TEST(JobProcess, EndsWhatAKilledLauncherLeavesOnThisHost) {
+  ScriptedJob job("set -m; sleep 1000 & echo $! >&2; kill -9 $$");
+  job.update_for(long_enough);
+  ASSERT_TRUE(job.process.ended());
+  const std::string left = "/proc/" + job.process.errors().at(0);
+  const auto runs = [&] {  // nobody may have waited for one that has ended
+    const std::string stat = content_of(left + "/stat");
+    return stat.find(") ") != stat.npos && stat.find(") Z") == stat.npos;
+  };
+  const auto end = std::chrono::steady_clock::now() + long_enough;
+  while (runs() && std::chrono::steady_clock::now() < end) poll(nullptr, 0, 10);
+  EXPECT_FALSE(runs());
 }
 
 TEST(JobFailure, TheRankThatSpeaksFirstIsNamedWithItsOwnStep) {
