@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Feeds made-up bytes to the readers of reports and of mig-parted's files, under sanitizers.
+# Feeds made-up bytes to the readers of reports, of mig-parted's files and of command lines of
+# tf_cnn_benchmarks, under sanitizers.
 #
-#   scripts/fuzz.sh [SECONDS]     20 by default, both at once; new findings and corpus go to
+#   scripts/fuzz.sh [SECONDS]     20 by default, all at once; new findings and corpus go to
 #                                 build-debug/
 set -euo pipefail
 # shellcheck source=scripts/common.sh
@@ -11,7 +12,7 @@ cd "$root"
 seconds=${1:-20}
 [[ $seconds =~ ^[0-9]+$ ]] || die "SECONDS must be a number: $seconds"
 configure debug >/dev/null
-cmake --build --preset debug --target report_fuzz mig_config_fuzz
+cmake --build --preset debug --target report_fuzz mig_config_fuzz tf_flags_fuzz
 
 # feed TARGET CORPUS...: 2 GiB and 10 s for one input, as memory and time are bounded, too.
 feed() {
@@ -23,8 +24,13 @@ feed() {
 }
 
 feed report_fuzz -dict=tests/fuzz/json.dict tests/fuzz/corpus tests/data &
-reports=$!
+fed=($!)
+feed mig_config_fuzz tests/fuzz/yaml_corpus &
+fed+=($!)
+feed tf_flags_fuzz &
+fed+=($!)
 status=0
-feed mig_config_fuzz tests/fuzz/yaml_corpus || status=$?
-wait "$reports" || status=$?
+for one in "${fed[@]}"; do
+  wait "$one" || status=$?
+done
 exit "$status"

@@ -6,10 +6,9 @@
 #include <cstdint>
 #include <filesystem>
 
+#include "tests/support/random_inputs.h"
 #include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 namespace nearmetal {
 namespace {
@@ -163,6 +162,14 @@ TEST(MigConfig, TheCorpusOfTheFuzzerNeitherCrashesNorThrows) {
     ++inputs;
   }
   EXPECT_GE(inputs, 7);
+}
+
+TEST(MigConfig, MostFilesOfTheFuzzerGetPastTheirFirstLine) {
+  const Reach reach = reach_of_random_inputs(500);
+  EXPECT_EQ(reach.inputs, 500);
+  EXPECT_GT(reach.share_past_first(), 0.9);
+  EXPECT_GT(reach.share_taken(), 0.1);
+  EXPECT_LT(reach.share_taken(), 0.9);  // there are mistakes, too
 }
 
 TEST(MigConfig, IsNamedByFileAndLabel) {
