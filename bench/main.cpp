@@ -23,7 +23,7 @@ ExitCode guarded_main(int argc, char** argv) {
     const Terminal terminal = standard_terminal();
     const Action action = parse_command_line(program(), arguments);
     const ExitCode code = action({arguments, terminal, clock, stop_signal});
-    if (code == ExitCode::ok && memory_ran_out) throw NotEnoughMemory();
+    if (code != ExitCode::run_failed && memory_ran_out) throw NotEnoughMemory();
     if (terminal.out.flush()) return code;
     const bool reader_left = errno == EPIPE;
     if (!reader_left) terminal.error("standard output could not be written");

@@ -8,10 +8,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <mutex>
 #include <new>
 #include <sstream>
 #include <stdexcept>
@@ -217,14 +219,12 @@ std::string message_of(const std::exception& error) {
 }
 
 void tell(const std::exception& error) {
-  // A message that does not get out is no loss.
-  const auto say = [](std::string_view text) {
-    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
-  };
+  static std::recursive_mutex telling;  // by the first thread alone, with which the process ends
+  telling.lock();
   try {
-    say("nearmetal: " + printable(message_of(error)) + "\n");
+    dprintf(STDERR_FILENO, "nearmetal: %s\n", printable(message_of(error)).c_str());
   } catch (const std::bad_alloc&) {
-    for (const char* part : {"nearmetal: ", NotEnoughMemory().what(), "\n"}) say(part);
+    dprintf(STDERR_FILENO, "nearmetal: %s\n", NotEnoughMemory().what());
   }
 }
 

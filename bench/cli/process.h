@@ -66,7 +66,8 @@ ExitCode exit_code_of(const std::exception& error);
 /// threads and processes where there are no more; else that this is a bug.
 std::string message_of(const std::exception& error);
 
-/// Says on standard error why this process ends. Needs no memory for that where there is none.
+/// Says on standard error why this process ends, of several threads that do the first alone. Needs
+/// no memory for that where there is none.
 void tell(const std::exception& error);
 
 struct ExitMeaning {
