@@ -252,13 +252,13 @@ void train_with_progress(RankTask& task, Program& program, RankResult& found) {
   std::unique_ptr<Consensus> controlled;
   if (task.control != nullptr) controlled = make_controlled(*ranks, *task.control);
   result = train(program, options, controlled ? *controlled : *ranks, task.context.stop, progress);
+  found.first_step_end_seconds = task.context.clock.seconds_at(result.first_step_end);
   if (result.failure && task.reporter != nullptr) task.reporter->stay();
   following.reset();
   const auto window = window_of(result, samples);
   found.monitoring = monitor.stop(window ? Maybe(static_cast<double>(window->samples) /
                                                  static_cast<double>(task.config().pipeline))
                                          : Unknown{"the window did not open"});
-  found.first_step_end_seconds = task.context.clock.seconds_at(result.first_step_end);
   if (result.failure && world_size > 1) {
     const std::string phase = result.warm_up ? "the window" : "the warm-up";
     abort_job(task, "in " + phase + ", step " + std::to_string(result.steps.size()),
