@@ -61,20 +61,40 @@ def trigger(injection, target, phase, process, chance):
     return targets()
 
 
-def one_signal(kind, number, target, phase, chance):
-    length = {"start-up": ["--duration", "600"], "warm-up": ["--warmup", "1000000"],
-              "window": ["--duration", "600"], "writing": ["--steps", "40"]}[phase]
-    work = [*cli.TINY, "--output", "s.json"] if target == "run" else [*SWEEP, "1x1x2", "--repeats", "1"]
-    with Injection(kind, f"SIG{number.name[3:]} to {target} in {phase}") as injection:
-        process = injection.start(*work, *length)
+LAYOUT = ["1x1x2", "--repeats", "1"]
+# What is started, and which of its processes get the signals.
+WORKS = {
+    "run": ([*cli.TINY, "--output", "s.json"], ("run",)),
+    "sweep": ([*SWEEP, *LAYOUT], ("sweep", "mpirun", "rank")),
+    "sweep --grid": ([*SWEEP, *LAYOUT, "--grid", "accumulate=1,2"], ("sweep",)),
+    "tf_cnn_benchmarks": (
+        ["tf_cnn_benchmarks", "--model=resnet50", "--num_gpus=2", "--device=cpu", "--",
+         *cli.TINY_WORK, "--output", "s.json"], ("sweep", "mpirun")),
+    "mpirun run --update independent": (
+        [*cli.TINY, "--output", "s.json", "--update", "independent"], ("mpirun", "rank")),
+}
+
+
+def one_signal(kind, number, name, target, phase, chance):
+    # A number of steps, since tf_cnn_benchmarks has one anyway.
+    endless = ["--steps", "1000000"] if name == "tf_cnn_benchmarks" else ["--duration", "600"]
+    length = {"start-up": endless, "warm-up": ["--warmup", "1000000"], "window": endless,
+              "writing": ["--steps", "40"]}[phase]
+    work = WORKS[name][0]
+    with Injection(kind, f"SIG{number.name[3:]} to {target} of {name} in {phase}") as injection:
+        by_hand = name.startswith("mpirun")
+        process = injection.start(*work, *length, before=cli.launcher(2) if by_hand else ())
         for pid in trigger(injection, target, phase, process, chance)[:1]:
             os.kill(pid, number)
-        own, kills = target in ("run", "sweep"), number == signal.SIGKILL
+        kills = number == signal.SIGKILL
+        own = target in ("run", "sweep") or by_hand and target == "mpirun"
         codes = {-number} if own and kills else {128 + number} if own else {6, 128 + number}
         codes |= {0} if phase == "writing" else set()
         codes |= {-number} if own and phase == "start-up" else set()  # before it is watched for
+        if by_hand:  # mpirun's own, and that of a rank which another one stopped
+            codes |= {1} if target == "mpirun" else {143}
         injection.finish(process, codes)
-        injection.look_around()
+        injection.look_around(of_launcher=by_hand and own and kills)
         runs = runs_of(injection.path("s.json")) or whole_lines(injection.path("s.jsonl")) or []
         if own and kills:
             return  # nothing can be written, but what the journal holds
@@ -85,10 +105,11 @@ def one_signal(kind, number, target, phase, chance):
 
 
 def signals(kind, chance):
-    for target in ("sweep", "mpirun", "rank", "run"):
-        for phase in ("start-up", "warm-up", "window", "writing"):
-            for number in SIGNALS:
-                one_signal(kind, number, target, phase, chance)
+    for name, (_, targets) in WORKS.items():
+        for target in targets:
+            for phase in ("start-up", "warm-up", "window", "writing"):
+                for number in SIGNALS:
+                    one_signal(kind, number, name, target, phase, chance)
 
 
 def journals(kind, _):

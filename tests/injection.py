@@ -129,9 +129,9 @@ class Injection:
         os.chmod(self.path(name), mode)
         return self.path(name)
 
-    def start(self, *arguments, **variables):
+    def start(self, *arguments, before=(), **variables):
         environment = {**cli.clean_environment(), "TMPDIR": self.temporary, **variables}
-        return subprocess.Popen([cli.EXECUTABLE, *arguments], cwd=self.folder, env=environment,
+        return subprocess.Popen([*before, cli.EXECUTABLE, *arguments], cwd=self.folder, env=environment,
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True, errors="replace")
 
@@ -148,12 +148,16 @@ class Injection:
             self.found("wrong_exit", f"{process.returncode}, not of {codes}: {err[-250:]!r}")
         return out, err
 
-    def look_around(self, allowed=()):
-        """For processes, files and reports, once all has ended."""
+    def look_around(self, allowed=(), of_launcher=False):
+        """For processes, files and reports, once all has ended.
+
+        Where `of_launcher`, an mpirun that no sweep started may have left its own files.
+        """
         def left():
             shared = [name for name in os.listdir("/dev/shm") if "__KMP" not in name]
             files = [name for name in os.listdir(self.folder) if name not in OUTPUTS | set(allowed)]
-            return shared + files + os.listdir(self.temporary)
+            return [name for name in shared + files + os.listdir(self.temporary)
+                    if not (of_launcher and name.startswith(("vader_segment.", "ompi.")))]
         wait_until(lambda: not processes(), 10)
         for pid, arguments in processes().items():
             self.found("orphans", " ".join(arguments))

@@ -50,19 +50,21 @@ def clean_environment():
     return {"OMP_WAIT_POLICY": "passive", **shown}
 
 
+def launcher(ranks):
+    command = [shutil.which("mpirun"), "--oversubscribe", "--bind-to", "none", "-n", str(ranks)]
+    return [*command, "--allow-run-as-root"] if os.geteuid() == 0 else command
+
+
 def mpirun(*groups):
     """The command of one job; each group of its ranks is (ranks, arguments of the program), or has a third
     element, what the shell does before it starts the program."""
-    command = [shutil.which("mpirun"), "--oversubscribe", "--bind-to", "none"]
-    if os.geteuid() == 0:
-        command.append("--allow-run-as-root")
     cases, world = [], 0
     for ranks, arguments, *before in groups:
         numbers = "|".join(str(rank) for rank in range(world, world + ranks))
         cases.append(f'{numbers}) {"".join(before)} exec "$@" {shlex.join(arguments)};;')
         world += ranks
     choice = f"case $OMPI_COMM_WORLD_RANK in {' '.join(cases)} esac"
-    return [*command, "-n", str(world), "sh", "-c", choice, "sh", EXECUTABLE, *TINY, "--classes",
+    return [*launcher(world), "sh", "-c", choice, "sh", EXECUTABLE, *TINY, "--classes",
             "10"]
 
 
