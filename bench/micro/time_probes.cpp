@@ -10,7 +10,6 @@
 
 #include "base/text.h"
 #include "base/text_table.h"
-#include "bench/cli/process.h"
 #include "bench/micro/probes.h"
 #include "models/load_module.h"
 #include "reports/statistics/statistics.h"
@@ -86,8 +85,8 @@ class Bench {
       if (!run_seconds.empty()) count(state, probe, options_.ceilings, run_seconds);
     } catch (const std::exception& error) {
       if (options_.collective) throw;  // the other ranks are still in it
-      state.SkipWithError(message_of(error).c_str());
-      if (failed_ != &probe) failures_.push_back(probe.name + ": " + message_of(error));
+      state.SkipWithError(error.what());
+      if (failed_ != &probe) failures_.push_back(probe.name + ": " + error.what());
       failed_ = &probe;
     }
     state.SetLabel(probe.work);

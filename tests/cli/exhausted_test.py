@@ -74,6 +74,8 @@ OTHER = {
     "repeats": [*RUN, "--repeats", "2"],
 }
 
+USUAL_CODES = {"refused": 2, "unreadable": 5}
+
 
 class Exhausted(cli.CliTest):
     def without(self, arguments, **options):
@@ -151,6 +153,7 @@ class Memory(Exhausted):
 
     def fail_at_points(self, name, arguments, points, same, read_calls):
         calls, usual = self.calls_of(arguments)
+        self.assertEqual(usual.returncode, USUAL_CODES.get(name, 0), usual.err)
         begin = min(read_calls, calls - points)  # most calls read the command line, of every command
         half = max(points // 2, 1)
         places = [1 + calls * i // half for i in range(half)]
