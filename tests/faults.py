@@ -8,7 +8,7 @@ leftovers files in the folder, among the temporary ones or in shared memory, cor
 `validate` refuses and journals with damage, lost what was measured and is in no report or journal, hangs
 what had to be killed. Details go to stderr. Exit 1 where a count is not 0; 77 (skipped) where not root,
 which namespaces of its own take, so that no process or mount outlives it. It takes
-half an hour on two busy cores.
+forty minutes on two busy cores.
 """
 
 import argparse
