@@ -31,14 +31,12 @@ struct GradientBucket {
   int64_t bytes() const { return elements * element_bytes(type); }
 };
 
-/// Where the gradient of a parameter lies among those that ranks sum, and when it is there. They
-/// sum what lies in the same place.
+/// Where the gradient of a parameter lies among those that ranks sum: they sum, and cut into
+/// buckets, what lies in the same place.
 struct GradientPlace {
   int64_t begin = 0;     // in elements
   int64_t elements = 0;  // with padding
   std::string layout{};  // of its dimensions, as far as a backend chooses one
-  // The operation of the step that completes it, which says in which bucket it is sent.
-  size_t complete_after = 0;
 };
 
 /// The result of a sum of known values, with nothing else going on.

@@ -182,20 +182,14 @@ std::string text_of(const std::vector<TriedBucket>& tried) {
   return joined(texts);
 }
 
-// What ranks that exchange gradients must have alike, a line for each parameter. That operations
-// are counted in another way is no difference; the order in which they complete gradients is.
+// What ranks that exchange gradients must have alike, a line for each parameter.
 std::string gradient_lines(const Graph& graph, const Program& program) {
-  const std::vector<GradientPlace> places = program.gradient_places();
-  std::vector<size_t> completed;
-  for (const GradientPlace& place : places) add_new(completed, place.complete_after);
-  std::ranges::sort(completed);
   std::string lines;
+  const std::vector<GradientPlace> places = program.gradient_places();
   for (size_t i = 0; i < places.size(); ++i) {
-    const GradientPlace& place = places[i];
-    const auto turn = std::ranges::lower_bound(completed, place.complete_after) - completed.begin();
-    lines += graph.parameters()[i].name + ": " + counted(place.elements, "value") + " from " +
-             std::to_string(place.begin) + ", complete in turn " + std::to_string(turn + 1) +
-             (place.layout.empty() ? "" : ", " + place.layout) + "\n";
+    const auto& [begin, elements, layout] = places[i];
+    lines += graph.parameters()[i].name + ": " + counted(elements, "value") + " from " +
+             std::to_string(begin) + (layout.empty() ? "" : ", " + layout) + "\n";
   }
   return lines;
 }

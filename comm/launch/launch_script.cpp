@@ -57,13 +57,13 @@ require_new() {
 }
 )";
 
-// What is chosen by measuring is chosen once, by the first run that is complete.
-constexpr const char* keep_choices = R"(
-
-keep_choices() { # the name of an array, the options, a report
-  declare -n choices=$1
-  ((${#choices[@]})) ||
-    readarray -t choices < <("$program" rerun "$3" --flags 2>/dev/null | grep -E -e "$2")
+// What is chosen by measuring is chosen once, by the first run of a layout that is complete.
+constexpr const char* first_choices = R"(
+first_choices() { # the options, the reports of the job so far
+  local report
+  for report in "${@:2}"; do
+    "$program" rerun "$report" --flags 2>/dev/null | grep -E -e "$1" && return
+  done
 }
 )";
 
@@ -92,27 +92,10 @@ std::string report_name(const LaunchPlan& plan, size_t layout, const std::string
 // "layout_3"
 std::string function_name(size_t layout) { return "layout_" + std::to_string(layout + 1); }
 
-// The array of flags by which later runs of a job choose as its first did; empty: it chooses
-// nothing by measuring, or runs once.
-std::string choices_name(const LaunchPlan& plan, size_t layout, size_t job) {
-  if (plan.placements[layout].jobs[job].stress || plan.file.repeats == 1) return "";
-  if (options_left_open(plan.workloads.at(layout).of(job).config).empty()) return "";
-  return "choices_" + std::to_string(layout + 1) + "_" + std::to_string(job + 1);
-}
-
-// A function that keeps what the jobs of a layout chose in a repeat, if they had not chosen before.
-std::string choices_function(const LaunchPlan& plan, size_t layout) {
-  std::string arrays, calls;
-  for (size_t job = 0; job < plan.placements[layout].jobs.size(); ++job) {
-    const std::string name = choices_name(plan, layout, job);
-    if (name.empty()) continue;
-    arrays += name + "=()\n";
-    const auto options = options_left_open(plan.workloads.at(layout).of(job).config);
-    calls += "  keep_choices " + name + " '^(" + joined(options, "|") + ")=' \"" +
-             report_name(plan, layout, "$1", job) + "\"\n";
-  }
-  if (calls.empty()) return "";
-  return "\n" + arrays + "keep_" + function_name(layout) + "() {\n" + calls + "}\n";
+// Of a job that is to choose something in each of several runs.
+std::vector<std::string> options_left_open(const LaunchPlan& plan, size_t layout, size_t job) {
+  if (plan.file.repeats == 1 || plan.placements[layout].jobs[job].stress) return {};
+  return options_left_open(plan.workloads.at(layout).of(job).config);
 }
 
 // A function that starts the jobs of a layout, for the repeat that is its argument.
@@ -123,11 +106,14 @@ std::string layout_function(const LaunchPlan& plan, size_t layout) {
                      shell_quoted(plan.placements[layout].layout + ",") + " \"run $1\" >&2\n";
   for (size_t job = 0; job < commands.size(); ++job) {
     const std::string folder = "\"$scratch/job" + std::to_string(job + 1) + "\"";
-    text += "  mkdir -p " + folder + "\n  TMPDIR=" + folder + " " + shell_quoted(commands[job]);
-    const std::string report = "\"" + report_name(plan, layout, "$1", job);
-    if (const std::string name = choices_name(plan, layout, job); !name.empty()) {
-      text += " ${" + name + "[@]+\"${" + name + "[@]}\"}";
+    const std::vector<std::string> open = options_left_open(plan, layout, job);
+    if (!open.empty()) {
+      text += "  readarray -t choices < <(first_choices '^(" + joined(open, "|") + ")=' " +
+              report_name(plan, layout, "*", job) + ")\n";
     }
+    text += "  mkdir -p " + folder + "\n  TMPDIR=" + folder + " " + shell_quoted(commands[job]);
+    if (!open.empty()) text += " ${choices[@]+\"${choices[@]}\"}";
+    const std::string report = "\"" + report_name(plan, layout, "$1", job);
     text += " \\\n    </dev/null >" + report + ".part\" &\n";
     text += "  jobs+=($!) reports+=(" + report + "\")\n";
   }
@@ -148,20 +134,13 @@ std::string all_reports(const LaunchPlan& plan) {
 
 std::string script_body(const LaunchPlan& plan) {
   std::string text = functions;
-  std::vector<std::string> keepers;  // by layout
-  for (size_t i = 0; i < plan.placements.size(); ++i) {
-    keepers.push_back(choices_function(plan, i));
-    if (!keepers.back().empty() && text.find(keep_choices) == text.npos) {
-      text += "\nprogram=" + shell_quoted(plan.file.launcher.program.value_or("nearmetal")) +
-              keep_choices;
-    }
-    text += layout_function(plan, i) + keepers.back();
-  }
+  text += "program=" + shell_quoted(plan.file.launcher.program.value_or("nearmetal")) + "\n";
+  text += first_choices;
+  for (size_t i = 0; i < plan.placements.size(); ++i) text += layout_function(plan, i);
   text += "\nrequire_new" + all_reports(plan) + "\n";
   for (const Launch& launch : plan.launches) {
-    const std::string call = function_name(launch.layout) + " " + std::to_string(launch.repeat);
-    text +=
-        call + "; wait_for_jobs" + (keepers[launch.layout].empty() ? "" : "; keep_" + call) + "\n";
+    text += function_name(launch.layout) + " " + std::to_string(launch.repeat);
+    text += "; wait_for_jobs\n";
   }
   return text + "\nexit \"$status\"\n";
 }

@@ -166,12 +166,11 @@ void CpuProgram::exchange_gradients(AllReduce& all_reduce, int64_t bucket_bytes)
 }
 
 std::vector<GradientPlace> CpuProgram::gradient_places() const {
-  const std::map<int64_t, size_t> complete_after = completed_by(step_);
   std::vector<GradientPlace> places;
   for (const ParameterSlice& slice : step_.slices) {
-    const int64_t begin = slice.gradient->offset_bytes / 4;
-    places.push_back({begin, slice.gradient->bytes() / 4, layout_text(slice.gradient->desc()),
-                      complete_after.at(begin)});
+    const Tensor& gradient = *slice.gradient;
+    places.push_back(
+        {gradient.offset_bytes / 4, gradient.bytes() / 4, layout_text(gradient.desc())});
   }
   return places;
 }

@@ -9,6 +9,17 @@
 namespace nearmetal::cpu {
 namespace {
 
+// By the begin of each gradient, in elements, the last operation that writes it.
+std::map<int64_t, size_t> completed_by(const LoweredStep& step) {
+  std::map<int64_t, size_t> last;
+  for (size_t i = 0; i < step.operations.size(); ++i) {
+    for (const Tensor* operand : step.operations[i].operands) {
+      if (operand->region == Region::gradients) last[operand->offset_bytes / 4] = i;
+    }
+  }
+  return last;
+}
+
 // Nothing else is computed meanwhile.
 Operation exposed(Operation operation, StepState& state) {
   operation.run = [&state, run = std::move(operation.run)] {
@@ -81,16 +92,6 @@ Operation mean_of_micro_batches(const std::string& name, const FlatGradient& gra
         mean_of_sums(gradient.sum_before + begin, gradient.computed + begin, gradient.micro_batches,
                      end - begin);
       });
-}
-
-std::map<int64_t, size_t> completed_by(const LoweredStep& step) {
-  std::map<int64_t, size_t> last;
-  for (size_t i = 0; i < step.operations.size(); ++i) {
-    for (const Tensor* operand : step.operations[i].operands) {
-      if (operand->region == Region::gradients) last[operand->offset_bytes / 4] = i;
-    }
-  }
-  return last;
 }
 
 void insert_exchange(LoweredStep& step, AllReduce& all_reduce, int64_t bucket_bytes,

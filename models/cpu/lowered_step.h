@@ -134,9 +134,6 @@ struct FlatGradient {
 Operation mean_of_micro_batches(const std::string& name, const FlatGradient& gradient,
                                 int64_t begin, int64_t end);
 
-/// By the begin of each gradient, in elements, the last operation that writes it.
-std::map<int64_t, size_t> completed_by(const LoweredStep& step);
-
 /// Cuts the flat gradient into buckets of at least `bucket_bytes` as sent (0: one), binds them to
 /// `all_reduce` and adds to a bound step: the start of each bucket behind the operation that
 /// completes it, and the end of all before the update; before its start each bucket becomes the

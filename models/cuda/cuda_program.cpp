@@ -148,12 +148,9 @@ void CudaProgram::exchange_gradients(AllReduce& all_reduce, int64_t bucket_bytes
 }
 
 std::vector<GradientPlace> CudaProgram::gradient_places() const {
-  const std::map<int64_t, size_t> complete_after = completed_by(step_, layout_);
   std::vector<GradientPlace> places;
-  for (size_t i = 0; i < layout_.slices.size(); ++i) {
-    const ParameterSlice& slice = layout_.slices[i];
-    places.push_back({.begin = layout_.offset(static_cast<int>(i)), .elements = slice.elements});
-    if (slice.is_matrix) places.back().complete_after = complete_after.at(slice.offset);
+  for (int i = 0; i < std::ssize(layout_.slices); ++i) {
+    places.push_back({.begin = layout_.offset(i), .elements = layout_.slices[i].elements});
   }
   return places;
 }

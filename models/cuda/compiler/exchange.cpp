@@ -14,6 +14,15 @@
 namespace nearmetal::cuda {
 namespace {
 
+// By the begin of each matrix, in elements, the last kernel that writes its gradient.
+std::map<int64_t, size_t> completed_by(const LoweredStep& step, const FlatLayout& layout) {
+  std::map<int64_t, size_t> last;
+  for (size_t k = 0; k < step.kernels.size(); ++k) {
+    if (const auto& matrix = step.kernels[k].gradient_of) last[layout.slices[*matrix].offset] = k;
+  }
+  return last;
+}
+
 // Where the backward pass leaves gradients, where the sum over the micro-batches before lies, null
 // if there are none, and where they are summed: in the same memory unless they travel in another
 // type.
@@ -91,14 +100,6 @@ Kernel end_of(AllReduce& all_reduce, StepState* state) {
 }
 
 }  // namespace
-
-std::map<int64_t, size_t> completed_by(const LoweredStep& step, const FlatLayout& layout) {
-  std::map<int64_t, size_t> last;
-  for (size_t k = 0; k < step.kernels.size(); ++k) {
-    if (const auto& matrix = step.kernels[k].gradient_of) last[layout.slices[*matrix].offset] = k;
-  }
-  return last;
-}
 
 void insert_exchange(LoweredStep& step, const FlatLayout& layout, const ProgramOptions& options,
                      const StepResources& resources, AllReduce& all_reduce, int64_t bucket_bytes) {

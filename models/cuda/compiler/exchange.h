@@ -1,16 +1,11 @@
 // The exchange of gradients with other ranks, as kernels of a step.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <map>
 
 #include "models/cuda/compiler/lowering.h"
 
 namespace nearmetal::cuda {
-
-/// By the begin of each matrix, in elements, the last kernel that writes its gradient.
-std::map<int64_t, size_t> completed_by(const LoweredStep& step, const FlatLayout& layout);
 
 /// Cuts the gradients into buckets of at least `bucket_bytes` as sent (0: one), binds them to
 /// `all_reduce` and adds to the step: their start behind the kernel that completes them, and the
