@@ -55,23 +55,35 @@ bool is_in_filesystem(std::uintptr_t address) {
   return is;
 }
 
+struct Stack {
+  int functions = 0;
+  bool is_decided = false, is_ours = false;
+};
+
+// Functions of std::string may lie in the executable and be called by the library: a few more
+// count.
 _Unwind_Reason_Code look_at(_Unwind_Context* frame, void* answer) {
+  constexpr int deepest = 10;
+  Stack& stack = *static_cast<Stack*>(answer);
   const std::uintptr_t address = _Unwind_GetIP(frame) - 1;
   const char* const object = object_at(reinterpret_cast<void*>(address));
-  if (std::strstr(object, "/libstdc++.so") != nullptr && is_in_filesystem(address)) {
+  const bool of_library = std::strstr(object, "/libstdc++.so") != nullptr;
+  if (of_library && is_in_filesystem(address)) {
+    stack.is_ours = false;
     return _URC_END_OF_STACK;
   }
-  for (const char* const on_the_way : {"/libstdc++.so", "/libexhausted.so"}) {
-    if (std::strstr(object, on_the_way) != nullptr) return _URC_NO_REASON;  // the next one
+  if (!stack.is_decided && !of_library && std::strstr(object, "/libexhausted.so") == nullptr) {
+    stack.is_decided = true;
+    stack.is_ours = *object == '\0' || std::strstr(object, "/libnearmetal_") != nullptr;
   }
-  *static_cast<bool*>(answer) = *object == '\0' || std::strstr(object, "/libnearmetal_") != nullptr;
-  return _URC_END_OF_STACK;
+  const bool goes_on = ++stack.functions < deepest && (!stack.is_decided || stack.is_ours);
+  return goes_on ? _URC_NO_REASON : _URC_END_OF_STACK;
 }
 
 bool is_by_nearmetal() {
-  bool answer = false;
-  if (is_nearmetal) _Unwind_Backtrace(look_at, &answer);
-  return answer;
+  Stack stack;
+  if (is_nearmetal) _Unwind_Backtrace(look_at, &stack);
+  return stack.is_ours;
 }
 
 struct Calls {
