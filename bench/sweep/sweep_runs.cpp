@@ -141,7 +141,7 @@ void take_choices(const RunConfig& then, Workload& workload) {
   if (config.batch == largest_that_fits) config.batch = then.batch;
   if (config.all_reduce == AllReduceKind::automatic) config.all_reduce = then.all_reduce;
   if (!config.bucket_mib) config.bucket_mib = then.bucket_mib;
-  if (config.pipeline == 1 || config.cuts) return;
+  if (config.pipeline == 1 || config.cuts || !then.cuts) return;
   config.cuts = then.cuts;
   workload.given.emplace_back("cuts");
 }
@@ -252,7 +252,8 @@ void SweepRuns::pin_choices(LaunchPlan& plan, size_t layout) const {
   LayoutWorkloads& workloads = plan.workloads.at(layout);
   const std::vector<size_t> jobs = plan.placements.at(layout).training_jobs();
   for (const JournalEntry& entry : entries_) {
-    if (!is_run_of(layout, entry)) continue;
+    const bool is_of_it = entry.layout == static_cast<int64_t>(layout);
+    if (!is_of_it || !settles_work(entry.report.arms.at(0).runs.at(0))) continue;
     const std::vector<RunConfig> then = work_of(entry);
     take_choices(then.front(), workloads);
     for (auto& [job, workload] : workloads.of_jobs) {

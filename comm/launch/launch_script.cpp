@@ -133,10 +133,13 @@ std::string all_reports(const LaunchPlan& plan) {
 }
 
 std::string script_body(const LaunchPlan& plan) {
-  std::string text = functions;
-  text += "program=" + shell_quoted(plan.file.launcher.program.value_or("nearmetal")) + "\n";
-  text += first_choices;
-  for (size_t i = 0; i < plan.placements.size(); ++i) text += layout_function(plan, i);
+  std::string text = functions, layouts;
+  for (size_t i = 0; i < plan.placements.size(); ++i) layouts += layout_function(plan, i);
+  if (layouts.find("first_choices") != layouts.npos) {
+    text += "program=" + shell_quoted(plan.file.launcher.program.value_or("nearmetal")) + "\n";
+    text += first_choices;
+  }
+  text += layouts;
   text += "\nrequire_new" + all_reports(plan) + "\n";
   for (const Launch& launch : plan.launches) {
     text += function_name(launch.layout) + " " + std::to_string(launch.repeat);

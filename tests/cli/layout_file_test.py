@@ -46,7 +46,7 @@ REPLACEMENTS = [None, True, -1, 0, 0.5, 2**53, 1e308, "", "-x", "a\nb", "vm", []
 NOT_OF_A_WORKLOAD = {"help", "device", "gpu", "output", "force", "json", "quiet", "no-report",
                      "no-progress", "ranks", "emulated", "expect-gpu", "expect-environment",
                      "expect-link", "expect-mig", "expect-uuid", "expect-vgpu", "repeats", "resume",
-                     "keep-failed", "allow-other-build"}
+                     "keep-failed", "allow-other-build", "join-timeout"}
 
 # Stands for nearmetal: says where it is and with which settings. `taskset` comes before it.
 WITNESS = """#!/bin/bash
