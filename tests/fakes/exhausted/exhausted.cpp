@@ -42,39 +42,55 @@ const char* object_at(void* address) {
   return _dl_find_object(address, &found) == 0 ? found.dlfo_link_map->l_name : "unknown";
 }
 
+// What a function is by the name that the dynamic linker knows. A template of the C++ library may
+// lie in the executable, and be called by any library.
+enum class Named : std::uintptr_t { not_at_all, other, of_std, of_filesystem };
+
 // Looked up once for each place in the code.
-bool is_in_filesystem(std::uintptr_t address) {
-  static std::array<std::atomic<std::uintptr_t>, 1 << 14> known;  // with the answer as last bit
+Named name_at(std::uintptr_t address) {
+  static std::array<std::atomic<std::uintptr_t>, 1 << 14> known;  // with the answer as last bits
   std::atomic<std::uintptr_t>& place = known[address % known.size()];
-  if (place / 2 == address) return place % 2 == 1;
+  if (place / 4 == address) return static_cast<Named>(place % 4);
   Dl_info found{};
   dladdr(reinterpret_cast<void*>(address), &found);
-  const bool is =
-      found.dli_sname != nullptr && std::strstr(found.dli_sname, "filesystem") != nullptr;
-  place = address * 2 + (is ? 1 : 0);
+  const char* const name = found.dli_sname != nullptr ? found.dli_sname : "";
+  const auto begins = [name](const char* text) {
+    return std::strncmp(name, text, std::strlen(text)) == 0;
+  };
+  Named is = *name == '\0' ? Named::not_at_all : Named::other;
+  if (begins("_ZNSt") || begins("_ZNKSt") || begins("_ZSt")) is = Named::of_std;
+  if (std::strstr(name, "filesystem") != nullptr) is = Named::of_filesystem;
+  place = address * 4 + static_cast<std::uintptr_t>(is);
   return is;
 }
 
 struct Stack {
   int functions = 0;
   bool is_decided = false, is_ours = false;
+  bool may_be_std = false;  // the function that decided has no name
 };
 
-// Functions of std::string may lie in the executable and be called by the library: a few more
-// count.
+// The first function that is not of the C++ library decides, where a nameless one that such a
+// function calls is part of it; std::filesystem, further up, decides against it.
 _Unwind_Reason_Code look_at(_Unwind_Context* frame, void* answer) {
   constexpr int deepest = 10;
   Stack& stack = *static_cast<Stack*>(answer);
   const std::uintptr_t address = _Unwind_GetIP(frame) - 1;
   const char* const object = object_at(reinterpret_cast<void*>(address));
-  const bool of_library = std::strstr(object, "/libstdc++.so") != nullptr;
-  if (of_library && is_in_filesystem(address)) {
+  const bool in_library = std::strstr(object, "/libstdc++.so") != nullptr;
+  const Named name = name_at(address);
+  if (in_library && name == Named::of_filesystem) {
     stack.is_ours = false;
     return _URC_END_OF_STACK;
   }
-  if (!stack.is_decided && !of_library && std::strstr(object, "/libexhausted.so") == nullptr) {
+  if (in_library || name == Named::of_std) {
+    if (stack.may_be_std) stack.is_decided = stack.is_ours = stack.may_be_std = false;
+  } else if (stack.is_decided) {
+    stack.may_be_std = false;
+  } else if (std::strstr(object, "/libexhausted.so") == nullptr) {
     stack.is_decided = true;
     stack.is_ours = *object == '\0' || std::strstr(object, "/libnearmetal_") != nullptr;
+    stack.may_be_std = name == Named::not_at_all;
   }
   const bool goes_on = ++stack.functions < deepest && (!stack.is_decided || stack.is_ours);
   return goes_on ? _URC_NO_REASON : _URC_END_OF_STACK;
