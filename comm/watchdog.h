@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -14,16 +15,19 @@
 
 namespace nearmetal {
 
+/// Waits that long, for a thread; true as soon as it is told to end.
+bool ends_within(std::chrono::milliseconds period, const std::stop_token& over);
+
 /// How long a rank waits for one that does not join, or does not run.
 constexpr double default_patience_seconds = 60;
 
 /// The ranks of a host show one another that they run, and whether they wait for others, in a file
 /// that they share in the folder of their launcher. A thread of each looks twice a second, and ends
 /// the process with ExitCode::timed_out where this rank has made no call of MPI
-///  - for the patience, while a rank has not joined, or does not run, or
+///  - for the patience, in which a rank has not joined, or has not run, or
 ///  - for five times that, as one rank may time kernels while the others wait, or
 ///  - for 20 s once the job is to stop: then with the exit code of the signal.
-/// Does nothing in a process without a launcher.
+/// Does nothing in a job of one process.
 class Watchdog {
  public:
   /// `stop` is the signal that stops the job, 0 before. `tell` says why the process ends, on one
@@ -49,7 +53,7 @@ class Watchdog {
   void watch(const std::stop_token& over);
   void show_signs();
   bool is_over() const;
-  bool runs(size_t rank) const;
+  bool runs(size_t rank, int64_t looks) const;
   std::string why() const;
   [[noreturn]] void end();
 

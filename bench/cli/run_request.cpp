@@ -140,7 +140,8 @@ void add_run_options(Options& options, RunRequest& request) {
   add_settings(options, request, in_run);
   add_expect_options(options, request.expected);
   options.under(to_string(SettingGroup::several_ranks));
-  options.value("--join-timeout", "TIME", "wait so long for a rank to join, or to go on [60s]",
+  options.value("--join-timeout", "TIME",
+                "how long to wait for a rank that does not join or respond [60s]",
                 request.join_seconds, parse_duration);
   options.under(to_string(SettingGroup::files));
   options.toggle("--no-report", request.no_report, "write no report; print the table alone");

@@ -189,10 +189,12 @@ ExitCode time_on_rank(const MicroForm& form, const Context& context, World& worl
 // Ranks would have to agree on the run after which they stop: mpirun ends them.
 ExitCode run_micro(const MicroForm& form, const Context& context) {
   if (!is_launched()) catch_stop_signals();
-  Watchdog watchdog(default_patience_seconds, context.stop,
-                    [&](const std::string& why) { context.terminal.error(why); });
-  const std::unique_ptr<World> world = join_world(0);
-  watchdog.has_joined(*world);
+  std::unique_ptr<World> world;
+  {  // afterwards ranks wait for one another only in what they time, for as long as was asked for
+    const Watchdog watchdog(default_patience_seconds, context.stop,
+                            [&](const std::string& why) { context.terminal.error(why); });
+    world = join_world(0);
+  }
   return as_rank(*world, context.terminal, [&] { return time_on_rank(form, context, *world); });
 }
 

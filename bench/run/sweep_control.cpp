@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cmath>
-#include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
@@ -203,13 +202,6 @@ void ProgressReporter::report_progress(const std::stop_token& over) {
     const std::lock_guard lock(mutex_);
     report(last_ ? *last_ : progress_event(progress_, samples_per_step_, unit_, phase_));
   } while (!ends_within(progress_period, over));
-}
-
-bool ends_within(std::chrono::milliseconds period, const std::stop_token& over) {
-  std::mutex mutex;
-  std::unique_lock lock(mutex);
-  std::condition_variable_any stopped;
-  return stopped.wait_for(lock, over, period, [&] { return over.stop_requested(); });
 }
 
 double unix_seconds() {

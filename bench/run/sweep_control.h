@@ -68,9 +68,6 @@ class ProgressReporter {
   std::jthread thread_;
 };
 
-/// Waits that long, for a thread; true as soon as it is told to end.
-bool ends_within(std::chrono::milliseconds period, const std::stop_token& over);
-
 constexpr int poll_milliseconds = 50;  // between two looks at orders or answers
 
 /// The time by the clock of the system, in which the start of a window is ordered.

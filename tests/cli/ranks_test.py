@@ -200,7 +200,7 @@ class Ranks(cli.CliTest):
         process = self.job((1, ["--output", "report.json"]),
                            (1, [], "export ONEDNN_MAX_CPU_ISA=SSE41;"))
         self.assertEqual(process.returncode, 2, process.err)
-        self.assertRegex(process.err, r"rank 1 \(.*\): its gradients lie otherwise .* \(conv1.weight: ")
+        self.assertRegex(process.err, r"rank 1 \(.*\): it cannot exchange gradients .* has conv1.weight: .*, as it has conv1.weight: ")
 
     @cli.failed_jobs_end_at_once
     def test_a_rank_that_never_joins_is_named(self):
@@ -208,6 +208,13 @@ class Ranks(cli.CliTest):
         self.assertEqual(process.returncode, 7, process.err)
         self.assertRegex(process.err,
                          r"nearmetal: gave up after 1.0 s on host \S+: rank 1 did not join \(--join-timeout\)")
+
+    @cli.failed_jobs_end_at_once
+    def test_a_rank_that_keeps_the_others_waiting_is_named(self):
+        os.mkfifo(self.path("facts"))  # nobody writes to it
+        process = self.job((1, ["--join-timeout", "1"]), (1, ["--host-facts", "facts"]))
+        self.assertEqual(process.returncode, 7, process.err)
+        self.assertRegex(process.err, r"nearmetal: gave up .*: rank 1 \(process \d+\) kept the others waiting")
 
     @cli.failed_jobs_end_at_once
     def test_a_rank_that_is_stopped_is_named_and_what_was_measured_is_kept(self):
