@@ -71,7 +71,7 @@ void require_repeatable(const Report& report, const std::string& source) {
   }
 }
 
-// With one arm.
+// The report with the arm that is repeated alone.
 Report repeatable_report(const std::string& place) {
   if (fs::is_directory(place)) {
     throw std::invalid_argument("--rerun repeats a report: name one instead of the folder " +
@@ -169,19 +169,23 @@ void add_rerun_options(Options& options, RerunForm& form) {
   add_form_options(options, form.request);
 }
 
-// A line each, of what its runs were asked for, or chose by measuring. Which GPU each rank takes is
-// no such setting.
-ExitCode print_flags(const std::string& place, std::ostream& out) {
-  const Report report = repeatable_report(place);
-  Workload workload = repeated_workload(config_of(report, report.arms[0]));
-  std::erase(workload.given, "gpu");
-  const std::vector<std::string> words = run_arguments(workload);
-  for (const std::string& flag : std::span(words).subspan(1)) out << flag << "\n";
+// One flag a line.
+ExitCode print_flags(const RerunForm& form, std::ostream& out) {
+  if (form.runs || form.repeat.hosts || form.repeat.program) {
+    throw std::invalid_argument("--flags starts nothing: leave --runs, --hosts and --program out");
+  }
+  const Report report = repeatable_report(form.report);
+  try {
+    const auto words = run_arguments(workload_of_arm(report, report.arms[0]));
+    for (const std::string& flag : std::span(words).subspan(1)) out << flag << "\n";
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(form.report + " cannot be repeated: " + error.what());
+  }
   return ExitCode::ok;
 }
 
 ExitCode run_rerun(const RerunForm& form, const Context& context) {
-  if (form.flags) return print_flags(form.report, context.terminal.out);
+  if (form.flags) return print_flags(form, context.terminal.out);
   catch_stop_signals();
   const Repeatable repeated = repeatable(form.report, form.repeat);
   RunSet base;

@@ -70,7 +70,6 @@ class RepeatedLayout {
  public:
   RepeatedLayout(const Report& report, const Arm& arm, const std::optional<std::string>& hosts)
       : report_(report), arm_(arm), run_(first_complete_run(arm)) {
-    require_one_workload();
     find_hosts(hosts);
     layout_.name = arm.name;
     layout_.emulate = arm.kind == Kind::emulated;
@@ -95,13 +94,6 @@ class RepeatedLayout {
   }
 
   bool on_gpus() const { return run_.device == Device::cuda; }
-
-  // Its jobs' own settings would have to be those of a layout file.
-  void require_one_workload() const {
-    if (arm_.workloads.empty()) return;
-    refuse(
-        "its jobs have workloads of their own: repeat it by `nearmetal sweep` of its layout file");
-  }
 
   void find_hosts(const std::optional<std::string>& named) {
     const std::vector<int64_t> environments = environments_of(run_);
@@ -228,15 +220,24 @@ LayoutFile layout_of_process(Device device, const std::string& name) {
   return file_of({std::move(host)}, std::move(layout));
 }
 
+Workload workload_of_arm(const Report& report, const Arm& arm) {
+  if (!arm.workloads.empty()) {
+    refuse(
+        "its jobs have workloads of their own: repeat it by `nearmetal sweep` of its layout file");
+  }
+  Workload workload = repeated_workload(config_as_run(report, arm));
+  if (!ran_alone(report, arm)) std::erase(workload.given, "gpu");  // each rank has its own
+  return workload;
+}
+
 PlanRequest request_of_arm(const Report& report, const Arm& arm, const std::string& place,
                            const std::optional<std::string>& hosts) {
-  const RunConfig config = config_as_run(report, arm);
-  const bool plain = ran_alone(report, arm), alone = plain && !hosts;
   PlanRequest request;
-  request.file = alone ? layout_of_process(config.device, arm.name)
+  static_cast<Workload&>(request.workload) = workload_of_arm(report, arm);
+  if (hosts) std::erase(request.workload.given, "gpu");
+  const bool plain = ran_alone(report, arm), alone = plain && !hosts;
+  request.file = alone ? layout_of_process(request.workload.config.device, arm.name)
                        : RepeatedLayout(report, arm, hosts).make();
-  static_cast<Workload&>(request.workload) = repeated_workload(config);
-  if (!alone) std::erase(request.workload.given, "gpu");  // of each rank its own
   const bool one_size = !arm.share || has_equal_shares(*arm.share);
   if (!arm.runs.at(0).kernel_choices.empty() && one_size) {
     request.workload.config.plans = place;

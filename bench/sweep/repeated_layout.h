@@ -13,6 +13,11 @@ namespace nearmetal {
 /// One process on this machine, as in this shell.
 LayoutFile layout_of_process(Device device, const std::string& name);
 
+/// The settings with which an arm ran, what its runs chose by measuring included; not which GPU
+/// each of several ranks took. Throws std::invalid_argument where its jobs have workloads of their
+/// own.
+Workload workload_of_arm(const Report& report, const Arm& arm);
+
 /// The work of an arm as it ran: under mpirun or alone, its jobs and their ranks, hosts, emulated
 /// VMs and shares, on the first GPUs that are visible here, by this program, with the settings of
 /// its configuration and exactly the plans of `place` (FILE or FILE#ARM) where it holds any.

@@ -59,10 +59,10 @@ require_new() {
 
 // What is chosen by measuring is chosen once, by the first run of a layout that is complete.
 constexpr const char* first_choices = R"(
-first_choices() { # the options, the reports of the job so far
+first_choices() { # the options, the reports of all runs of the job
   local report
   for report in "${@:2}"; do
-    "$program" rerun "$report" --flags 2>/dev/null | grep -E -e "$1" && return
+    [[ -e $report ]] && "$program" rerun "$report" --flags | grep -E -e "$1" && return
   done
 }
 )";
@@ -92,15 +92,25 @@ std::string report_name(const LaunchPlan& plan, size_t layout, const std::string
 // "layout_3"
 std::string function_name(size_t layout) { return "layout_" + std::to_string(layout + 1); }
 
-// Of a job that is to choose something in each of several runs.
+// The options of what a job would choose anew in each of its runs; empty where it runs once.
 std::vector<std::string> options_left_open(const LaunchPlan& plan, size_t layout, size_t job) {
   if (plan.file.repeats == 1 || plan.placements[layout].jobs[job].stress) return {};
   return options_left_open(plan.workloads.at(layout).of(job).config);
 }
 
+bool leaves_choices(const LaunchPlan& plan) {
+  for (size_t layout = 0; layout < plan.placements.size(); ++layout) {
+    for (size_t job = 0; job < plan.placements[layout].jobs.size(); ++job) {
+      if (!options_left_open(plan, layout, job).empty()) return true;
+    }
+  }
+  return false;
+}
+
 // A function that starts the jobs of a layout, for the repeat that is its argument.
 std::string layout_function(const LaunchPlan& plan, size_t layout) {
   const auto commands = commands_of(plan, layout);
+  const std::string all_repeats = "{1.." + std::to_string(plan.file.repeats) + "}";  // bash's
   std::string text = "\n" + function_name(layout) + "() {\n  echo \"launch $((++number)) of " +
                      std::to_string(plan.launches.size()) + ":\" " +
                      shell_quoted(plan.placements[layout].layout + ",") + " \"run $1\" >&2\n";
@@ -109,7 +119,7 @@ std::string layout_function(const LaunchPlan& plan, size_t layout) {
     const std::vector<std::string> open = options_left_open(plan, layout, job);
     if (!open.empty()) {
       text += "  readarray -t choices < <(first_choices '^(" + joined(open, "|") + ")=' " +
-              report_name(plan, layout, "*", job) + ")\n";
+              report_name(plan, layout, all_repeats, job) + ")\n";
     }
     text += "  mkdir -p " + folder + "\n  TMPDIR=" + folder + " " + shell_quoted(commands[job]);
     if (!open.empty()) text += " ${choices[@]+\"${choices[@]}\"}";
@@ -133,13 +143,12 @@ std::string all_reports(const LaunchPlan& plan) {
 }
 
 std::string script_body(const LaunchPlan& plan) {
-  std::string text = functions, layouts;
-  for (size_t i = 0; i < plan.placements.size(); ++i) layouts += layout_function(plan, i);
-  if (layouts.find("first_choices") != layouts.npos) {
+  std::string text = functions;
+  if (leaves_choices(plan)) {
     text += "program=" + shell_quoted(plan.file.launcher.program.value_or("nearmetal")) + "\n";
     text += first_choices;
   }
-  text += layouts;
+  for (size_t i = 0; i < plan.placements.size(); ++i) text += layout_function(plan, i);
   text += "\nrequire_new" + all_reports(plan) + "\n";
   for (const Launch& launch : plan.launches) {
     text += function_name(launch.layout) + " " + std::to_string(launch.repeat);

@@ -36,6 +36,8 @@ class Rerun(CompareTest):
         self.assertEqual(self.call("run", *flags, "--output", "new.json").returncode, 0)
         old, new = (self.report(name)["invocation"]["config_sha256"] for name in ("old.json", "new.json"))
         self.assertEqual(old, new)
+        self.assert_refused(self.call("rerun", "old.json", "--flags", "--runs", "2"), 2,
+                            "--flags starts nothing: leave --runs")
 
     def test_names_that_were_left_out_stay_out(self):
         made = self.tiny("--steps", "3", "--no-host-info", "--output", "old.json")
