@@ -240,7 +240,7 @@ std::span<const ExitMeaning> exit_meanings() {
       {invalid_report, "report unreadable or invalid, or without a complete run"},
       {run_failed,
        "the run failed: out of memory, an error of a device or library, a wrong answer, a bug"},
-      {timed_out, "a job took longer than its limits, or a rank did not join or stood still"},
+      {timed_out, "a job took longer than its limits, or a rank did not join or respond"},
       {not_supported, "not supported here: no GPU, driver, backend or mpirun"},
       {output_failed, "output could not be written"},
       {not_as_expected, "the machine is not as --expect-... says"},

@@ -83,9 +83,9 @@ bool should_report(const std::exception& error);
 /// The exit code of a program that stopped because of this signal.
 ExitCode exit_code_of_signal(int signal);
 
-/// The exit code that a report of this status has: of what failed that of the `failure`, of what
-/// was stopped that of the signal. Without one (0) somebody else was told to stop it, and where no
-/// failure has a code (ok) the run failed: 0 is of what is complete alone.
+/// The exit code of a report. A complete one has that of `failure`, ok if there is none. A partial
+/// one has the code of the signal; terminated where another process got it (signal 0). A failed one
+/// has that of `failure`, run_failed if there is none.
 ExitCode exit_code_of(Status status, ExitCode failure, int signal);
 
 /// The first signal that arrived, 0 before.

@@ -182,9 +182,11 @@ std::string text_of(const std::vector<TriedBucket>& tried) {
   return joined(texts);
 }
 
-// What ranks that exchange gradients must have alike, a line for each parameter.
-std::string gradient_lines(const Graph& graph, const Program& program) {
-  std::string lines;
+// What must be the same on all ranks that exchange gradients: the library that sums them, and for
+// each parameter where its gradient lies.
+std::string exchange_lines(const Graph& graph, const Program& program,
+                           const AllReduce& all_reduce) {
+  std::string lines = all_reduce.library() + "\n";
   const std::vector<GradientPlace> places = program.gradient_places();
   for (size_t i = 0; i < places.size(); ++i) {
     const auto& [begin, elements, layout] = places[i];
@@ -195,17 +197,19 @@ std::string gradient_lines(const Graph& graph, const Program& program) {
 }
 
 // Sums over other layouts would be wrong, and over buckets of other sizes never end.
-void require_same_gradients(const RankTask& task, const Program& program) {
-  const std::string lines = gradient_lines(task.part(), program);
+void require_same_exchange(const RankTask& task, const Program& program,
+                           const AllReduce& all_reduce) {
+  const std::string lines = exchange_lines(task.part(), program, all_reduce);
   std::istringstream own(lines), first(task.replicas().broadcast(lines));
   together(task.world, [&] {
     for (std::string mine, theirs; std::getline(own, mine);) {
       std::getline(first, theirs);
       if (mine == theirs) continue;
-      throw std::invalid_argument("its gradients lie otherwise than those of the first rank (" +
-                                  mine + "; there " + theirs +
-                                  "): exchanging them takes CPUs with the same instructions, and "
-                                  "the same ONEDNN_MAX_CPU_ISA");
+      throw std::invalid_argument(
+          "it cannot exchange gradients with the first replica, which has " + theirs +
+          ", as it has " + mine +
+          ": ranks need the same libraries, CPUs with the same instruction "
+          "sets, and the same ONEDNN_MAX_CPU_ISA");
     }
   });
 }
@@ -297,7 +301,7 @@ std::vector<Exchange> join_exchanges(const RankTask& task) {
 Communication prepare_exchange(const RankTask& task, Program& program,
                                std::vector<Exchange>& candidates,
                                std::span<const float> parameters) {
-  require_same_gradients(task, program);
+  require_same_exchange(task, program, *candidates.front().all_reduce);
   Communication prepared;
   size_t log_of_tries = 0;
   or_abort(task, "to prepare the exchange of gradients", [&] {

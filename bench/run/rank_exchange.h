@@ -37,8 +37,8 @@ struct Exchange {
 std::vector<Exchange> join_exchanges(const RankTask& task);
 
 /// Puts the fastest of the candidates into the program's step, in buckets of the size that was
-/// asked for or that is fastest, and ends the others. Throws JobFailure where the gradients of the
-/// ranks lie in other places of their memory.
+/// asked for or that is fastest, and ends the others. Throws JobFailure where the ranks have other
+/// libraries, or other memory layouts of their gradients.
 Communication prepare_exchange(const RankTask& task, Program& program,
                                std::vector<Exchange>& candidates,
                                std::span<const float> parameters);
@@ -78,7 +78,7 @@ struct RankPipeline {
 };
 
 /// Cuts the network by times measured on rank 0, unless cuts were asked for: then the settings name
-/// them. Collective. Throws as Backend::prepare() does, on all ranks.
+/// them. Collective. Throws as Backend::prepare() does, and for a stop, on all ranks.
 void choose_cuts(RankTask& task);
 
 /// Where cuts are settled; collective. Null without a pipeline.

@@ -129,13 +129,17 @@ bool is_run_of(size_t layout, const JournalEntry& entry) {
          took_steps(entry.report.arms.at(0).runs.at(0));
 }
 
+bool settles_work_of(size_t layout, const JournalEntry& entry) {
+  return is_run_of(layout, entry) && settles_work(entry.report.arms.at(0).runs.at(0));
+}
+
 // Of each job; of jobs that do the same once.
 std::vector<RunConfig> work_of(const JournalEntry& entry) {
   const std::vector<RunConfig>& workloads = entry.report.arms.at(0).workloads;
   return workloads.empty() ? std::vector{entry.report.invocation.config} : workloads;
 }
 
-// What is left open, and was measured or tried.
+// Fills what the workload leaves open with what an earlier run measured.
 void take_choices(const RunConfig& then, Workload& workload) {
   RunConfig& config = workload.config;
   if (config.batch == largest_that_fits) config.batch = then.batch;
@@ -234,10 +238,8 @@ bool SweepRuns::is_of_another_build(const JournalEntry& entry) const {
 // Settings that the job itself settled count, too.
 std::string SweepRuns::other_work_than_before(size_t layout,
                                               const std::vector<Report>& jobs) const {
-  const auto before = std::ranges::find_if(entries_, [&](const JournalEntry& entry) {
-    return entry.layout == static_cast<int64_t>(layout) &&
-           settles_work(entry.report.arms.at(0).runs.at(0));
-  });
+  const auto before = std::ranges::find_if(
+      entries_, [&](const JournalEntry& entry) { return settles_work_of(layout, entry); });
   if (before == entries_.end()) return "";
   const std::vector<RunConfig> then = work_of(*before);
   for (size_t i = 0; i < std::min(then.size(), jobs.size()); ++i) {
@@ -252,8 +254,7 @@ void SweepRuns::pin_choices(LaunchPlan& plan, size_t layout) const {
   LayoutWorkloads& workloads = plan.workloads.at(layout);
   const std::vector<size_t> jobs = plan.placements.at(layout).training_jobs();
   for (const JournalEntry& entry : entries_) {
-    const bool is_of_it = entry.layout == static_cast<int64_t>(layout);
-    if (!is_of_it || !settles_work(entry.report.arms.at(0).runs.at(0))) continue;
+    if (!settles_work_of(layout, entry)) continue;
     const std::vector<RunConfig> then = work_of(entry);
     take_choices(then.front(), workloads);
     for (auto& [job, workload] : workloads.of_jobs) {
