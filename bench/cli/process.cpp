@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -110,6 +111,16 @@ std::string text_of(const std::system_error& error) {
 bool is_ignored(int signal) {
   struct sigaction action {};
   return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+// `timeout`, and supervisors that signal a group, too, express one wish twice within microseconds.
+void swallow_repeats(const sigset_t& signals) {
+  using std::chrono::steady_clock;
+  const auto end = steady_clock::now() + std::chrono::seconds(1);
+  for (auto left = end - steady_clock::now(); left.count() > 0; left = end - steady_clock::now()) {
+    const timespec wait{.tv_sec = 0, .tv_nsec = std::min(left.count(), 999'999'999L)};
+    sigtimedwait(&signals, nullptr, &wait);
+  }
 }
 
 // A note is a header, the name of its owner and what that says, both filled up to 4 bytes.
@@ -283,6 +294,7 @@ void catch_stop_signals() {
     const std::string text = std::string("\n") + stop_remark + "\n";
     // A message that does not get out is no loss.
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+    swallow_repeats(signals);
     pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);  // the next one does what it always does
     while (true) pause();
   }).detach();

@@ -99,8 +99,8 @@ extern std::atomic<bool> memory_ran_out;
 constexpr const char* stop_remark = "stopping after this step; once more stops at once";
 
 /// From now on the first SIGINT or SIGTERM sets stop_signal, so that what was measured can still be
-/// written; a second one ends the process at once. To be called before other threads start: they
-/// inherit that the two are blocked.
+/// written; one that comes more than a second later ends the process at once. To be called before
+/// other threads start: they inherit that the two are blocked.
 void catch_stop_signals();
 
 }  // namespace nearmetal

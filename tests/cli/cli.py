@@ -134,19 +134,20 @@ class CliTest(unittest.TestCase):
                    "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
         return subprocess.Popen([EXECUTABLE, *arguments], **options)
 
-    def start_on_terminal(self, *arguments, columns=80):
+    def start_on_terminal(self, *arguments, columns=80, **options):
         """Its standard error is a terminal, for shown_by()."""
         terminal, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        process = self.start(*arguments, stderr=slave, env={**clean_environment(), "TERM": "xterm"})
+        process = self.start(*arguments, stderr=slave, env={**clean_environment(), "TERM": "xterm"},
+                             **options)
         os.close(slave)
         process.terminal = terminal
         self.addCleanup(os.close, terminal)
         return process
 
-    def start_into_window(self, *arguments):
+    def start_into_window(self, *arguments, **options):
         """The same; a step of the timed window is done."""
-        process = self.start_on_terminal(*arguments)
+        process = self.start_on_terminal(*arguments, **options)
         self.assertIn("s left", shown_by(process, until=b"s left"))
         return process
 
