@@ -46,12 +46,10 @@ bool is_resolved(const RunConfig& asked, const Setting& setting) {
 
 std::string journal_name(const fs::path& report) { return report.string() + "l"; }
 
-// Whether the report was written after the last run of its journal.
+// Whether nothing is lost with the journal beside the report.
 bool holds_journal(const fs::path& report) {
-  std::error_code report_error, journal_error;
-  const auto written = fs::last_write_time(report, report_error);
-  const auto journalled = fs::last_write_time(journal_name(report), journal_error);
-  return !report_error && !journal_error && journalled <= written;
+  std::error_code ignored;
+  return fs::exists(report, ignored) && holds_runs_of(report, journal_name(report));
 }
 
 bool is_unsupported(const JournalEntry& entry) {

@@ -101,11 +101,15 @@ void require_same(const json::Header& header, const JournalOrigin& origin, bool 
   }
 }
 
+// As far as it tells a journal from other files.
+std::string beginning_of_header() {
+  const std::string whole = json::line_of(json::Header{});
+  return whole.substr(0, whole.find(',', whole.find("nearmetal/journal")));
+}
+
 // Whether the text may be a header that was cut off as it was written, before any run.
 bool is_torn_header(std::string_view text) {
-  const std::string whole = json::line_of(json::Header{});
-  const std::string_view beginning =
-      std::string_view(whole).substr(0, whole.find(',', whole.find("nearmetal/journal")));
+  const std::string beginning = beginning_of_header();
   return text.find('\n') == text.npos &&
          (text.starts_with(beginning) || beginning.starts_with(text));
 }
@@ -137,6 +141,26 @@ Descriptor opened(const std::filesystem::path& path, int flags) {
 }
 
 }  // namespace
+
+bool holds_runs_of(const std::filesystem::path& report_path,
+                   const std::filesystem::path& journal) try {
+  std::istringstream lines(file_text(journal));
+  std::string line;
+  if (!std::getline(lines, line) || !line.starts_with(beginning_of_header())) return false;
+  std::vector<JournalEntry> entries;
+  while (std::getline(lines, line)) take_entry(entry_of(line), entries);
+  if (entries.empty()) return true;
+  const Report report = read_report(report_path);
+  return std::ranges::all_of(entries, [&](const JournalEntry& entry) {
+    const Arm& arm = entry.report.arms.at(0);
+    const auto is_it = [&](const Run& run) { return run.started_at == arm.runs.at(0).started_at; };
+    return arm.unsupported || std::ranges::any_of(report.arms, [&](const Arm& other) {
+             return other.name == arm.name && std::ranges::any_of(other.runs, is_it);
+           });
+  });
+} catch (const InvalidReport&) {
+  return false;
+}
 
 Journal::Journal(std::filesystem::path path, Descriptor file)
     : path_(std::move(path)), file_(std::move(file)) {}

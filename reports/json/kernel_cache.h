@@ -29,8 +29,8 @@ std::vector<KernelChoice> load_kernel_choices(const std::filesystem::path& path,
 
 /// Adds to what is there or replaces it, by key; of other contexts the 15 that were saved last
 /// stay. Atomic, and safe with several processes at once (a lock on `path`.lock). Makes the folder.
-/// A damaged file is replaced. Throws OutputError, also where another process holds the lock for so
-/// long, with its number.
+/// A damaged file is replaced where it begins as a cache, else it stays as it is. Throws
+/// OutputError, also where another process holds the lock for so long, with its number.
 void save_kernel_choices(const std::filesystem::path& path, const std::string& context,
                          const std::vector<KernelChoice>& plans, double most_lock_seconds = 10);
 

@@ -138,6 +138,8 @@ class Output(cli.CliTest):
         process = self.tiny("--steps", "3", "--plan-cache", cache, "--output", "report.json")
         self.assertEqual(process.returncode, 0, process.err)
         self.assertEqual(process.out.count("is ignored"), 1)
+        with open(cache, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "garbage", "somebody's file")
 
     def test_plans_of_another_batch_are_refused_before_anything_is_prepared(self):
         self.assertEqual(self.tiny("--steps", "2", "--output", "a.json").returncode, 0)

@@ -47,6 +47,15 @@ class SweepEnd(cli.SweepTest):
         cli.wait_until(lambda: not any(map(processes.alive, ranks)), 15)
         self.assertEqual([rank for rank in ranks if processes.alive(rank)], [], "no process is left")
 
+    def test_only_a_journal_that_the_report_holds_is_replaced(self):
+        again = ("1x1x1", "--steps", "3", "--repeats", "1", "--force")
+        self.assertEqual(self.sweep(*again).returncode, 0)
+        notes = self.write("s.jsonl", "milk, eggs\n")
+        os.utime(notes, (0, 0))  # older than the report
+        self.assert_refused(self.sweep(*again), 9, "s.jsonl cannot be written: File exists")
+        with open(notes, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "milk, eggs\n")
+
     def test_a_killed_rank_is_named_with_its_stage(self):
         process, ranks = self.start_long("1x1x2", "--repeats", "1", "--pipeline", "2",
                                          "--cuts", "layer2")

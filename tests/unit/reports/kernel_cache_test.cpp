@@ -107,7 +107,7 @@ TEST(PlanCache, DamagedFilesAreIgnoredWithOneWarningAndReplaced) {
   const auto good = folder.write("good.json", document("nearmetal/plans", "1.0", plan));
   EXPECT_EQ(known(good, "one").size(), 1u) << "the fixture itself";
   for (const std::string& damaged :
-       {std::string(), std::string("{"), std::string("\xff\xfe"), std::string(100000, '['),
+       {std::string(), std::string("{"), document("nearmetal/plans", "1.0", plan).substr(0, 90),
         document("nearmetal/plans", "2.0", plan), document("nearmetal/plans", "1.0", "7"),
         document("nearmetal/plans", "1.0", R"({"key": "k"})")}) {
     const auto path = folder.write("plans.json", damaged);
@@ -118,6 +118,17 @@ TEST(PlanCache, DamagedFilesAreIgnoredWithOneWarningAndReplaced) {
     EXPECT_THAT(warnings[0].text, Not(HasSubstr("\n")));
     save_kernel_choices(path, "one", {first});
     EXPECT_THAT(known(path, "one"), UnorderedElementsAre(first));
+  }
+}
+
+TEST(PlanCache, WhatDoesNotBeginAsACacheIsLeftAlone) {
+  const TemporaryFolder folder;
+  for (const std::string& other : {std::string("milk, eggs\n"), std::string("\xff\xfe"),
+                                   std::string(100000, '['), std::string("{\"a\": 1")}) {
+    const auto path = folder.write("notes.txt", other);
+    EXPECT_EQ(warnings_of(path, "one").size(), 1) << other.substr(0, 100);
+    save_kernel_choices(path, "one", {first});
+    EXPECT_EQ(content_of(path), other);
   }
 }
 

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <filesystem>
 #include <sstream>
 
@@ -299,14 +298,22 @@ TEST_F(CutJournal, KeepsTheRunsThatAreWhole) { cut_every(211); }
 TEST_F(CutJournal, DISABLED_KeepsTheRunsThatAreWholeAtEveryByte) { cut_every(1); }
 
 TEST_F(SweepRunsTest, AJournalIsReplacedWhereTheReportHoldsIt) {
-  namespace fs = std::filesystem;
   begun();
   EXPECT_THROW(begun(true), OutputError) << "there is no report";
   folder.write("s.json", "");
   EXPECT_THROW(begun(false), OutputError);
   EXPECT_NO_THROW(begun(true));
-  fs::last_write_time(journal, fs::last_write_time(report) + std::chrono::seconds(1));
+  begun(true).add(entry(1), false);
   EXPECT_THROW(begun(true), OutputError) << "it has runs that the report lacks";
+  Report held = entry(1).report;
+  folder.write("s.json", to_json(held));
+  EXPECT_NO_THROW(begun(true));
+  begun(true).add(entry(1), false);
+  held.arms[0].runs[0].started_at = "2020-01-01T00:00:00Z";
+  folder.write("s.json", to_json(held));
+  EXPECT_THROW(begun(true), OutputError) << "the report has another run";
+  folder.write("s.jsonl", "something else");
+  EXPECT_THROW(begun(true), OutputError);
 }
 
 }  // namespace
