@@ -77,26 +77,49 @@ std::vector<int64_t> cpus_next_to(const fs::path& root, const std::string& pci_i
   return near;
 }
 
+// The GPU whose UUID begins so: as much of it as tells GPUs apart will do, for CUDA, too.
+int64_t gpu_of_uuid(const std::string& beginning, const std::vector<ListedGpu>& gpus,
+                    const std::string& nvml_library) {
+  const Nvml nvml(nvml_library);
+  std::vector<int64_t> found;
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    const Maybe<NvmlDevice> device = nvml.device_at(gpus[i].pci_id);
+    if (!device) continue;
+    const Maybe<std::string> uuid = nvml.text("nvmlDeviceGetUUID", *device);
+    if (uuid && uuid->starts_with(beginning)) found.push_back(static_cast<int64_t>(i));
+  }
+  if (found.size() == 1) return found.front();
+  throw std::invalid_argument("the UUIDs of " + std::to_string(found.size()) + " of the " +
+                              counted(std::ssize(gpus), "GPU") + " here begin with " + beginning);
+}
+
 // Without a list, or GPUs, nothing. -1 hides those behind it, as CUDA does.
 std::optional<std::vector<int64_t>> visible_gpus(const char* list,
-                                                 const std::vector<ListedGpu>& gpus) {
+                                                 const std::vector<ListedGpu>& gpus,
+                                                 const std::string& nvml_library) {
   if (list == nullptr || gpus.empty()) return std::nullopt;
-  const std::string given = "CUDA_VISIBLE_DEVICES is '" + std::string(list) + "', and a sweep ";
+  const std::string given = "CUDA_VISIBLE_DEVICES is '" + std::string(list) + "', and ";
   std::set<int64_t> visible;
+  bool by_index = false;
   for (const std::string& entry : comma_separated(list)) {
     if (entry.empty() || entry == "-1") break;
     const double last = static_cast<double>(gpus.size()) - 1;
     try {
-      visible.insert(parse_number<int64_t>("", entry, {0, last}));
-    } catch (const std::invalid_argument&) {
-      throw std::invalid_argument(given + "takes GPUs by index, here 0 to " +
-                                  std::to_string(gpus.size() - 1) +
-                                  "; give indexes, or list jobs with their GPUs in a layout file");
+      const bool by_uuid = entry.starts_with("GPU-");
+      by_index = by_index || !by_uuid;
+      visible.insert(by_uuid ? gpu_of_uuid(entry, gpus, nvml_library)
+                             : parse_number<int64_t>(entry, entry, {0, last}));
+    } catch (const std::exception& error) {
+      throw std::invalid_argument(
+          given + "a sweep takes GPUs by UUID or by index, here 0 to " +
+          std::to_string(gpus.size() - 1) + ": " + message_of(error) +
+          "; give those, or list jobs with their GPUs or MIG devices in a layout file");
     }
   }
-  if (visible.empty() || counted_by_bus(gpus)) return std::vector(visible.begin(), visible.end());
-  throw std::invalid_argument(given + "counts in the order of the PCI bus, which here may be " +
-                              "another, as GPUs differ; set CUDA_DEVICE_ORDER=PCI_BUS_ID, too");
+  if (!by_index || counted_by_bus(gpus)) return std::vector(visible.begin(), visible.end());
+  throw std::invalid_argument(given +
+                              "a sweep counts in the order of the PCI bus, which here may " +
+                              "be another, as GPUs differ; set CUDA_DEVICE_ORDER=PCI_BUS_ID, too");
 }
 
 Host host_of(const std::string& name, const std::string& gpus) {
@@ -191,12 +214,12 @@ std::optional<std::string> no_mig_of(const Gpu& gpu) {
 
 }  // namespace
 
-Host this_machine(const fs::path& root, const char* visible) {
+Host this_machine(const fs::path& root, const char* visible, const std::string& nvml_library) {
   const std::vector<int64_t> usable = usable_cpus();
   Host host;
   host.name = "localhost";
   const std::vector<ListedGpu> listed = listed_gpus(root);
-  host.visible_gpus = visible_gpus(visible, listed);
+  host.visible_gpus = visible_gpus(visible, listed, nvml_library);
   const bool hidden = host.visible_gpus && host.visible_gpus->empty();
   std::map<std::vector<int64_t>, std::vector<int64_t>> gpus_by_cpus;
   for (size_t i = 0; !hidden && i < listed.size(); ++i) {
@@ -228,6 +251,12 @@ Host this_machine_for(const std::vector<Layout>& layouts, const fs::path& root,
     }
   }
   return this_machine(root, named ? nullptr : visible);
+}
+
+std::vector<std::string> gpu_models(const fs::path& root) {
+  std::vector<std::string> models;
+  for (const ListedGpu& gpu : listed_gpus(root)) models.push_back(gpu.model);
+  return models;
 }
 
 bool is_this_machine(const std::string& address) {

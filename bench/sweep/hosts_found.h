@@ -11,14 +11,20 @@
 
 namespace nearmetal {
 
+constexpr const char* nvml_of_the_driver = "libnvidia-ml.so.1";
+
 /// "localhost" with the GPUs whose device nodes are there, in the order of the PCI bus, and the
 /// CPUs next to them that this process may use; without GPUs, its CPUs. Visible are those of
-/// `visible`, the CUDA_VISIBLE_DEVICES that this process was given, by index; where that leaves
-/// none, there are no GPUs. Reads files, touches no GPU. Throws std::invalid_argument where there
-/// are GPUs that it cannot count, for a list that is not of their indexes, and for one where GPUs
-/// differ and CUDA_DEVICE_ORDER does not say PCI_BUS_ID. `root` is "/" but in tests.
+/// `visible`, the CUDA_VISIBLE_DEVICES that this process was given, by index or by UUID, which NVML
+/// knows; where that leaves none, there are no GPUs. Touches no GPU. Throws std::invalid_argument
+/// where there are GPUs that it cannot count, for a list that is not of them, and for one by index
+/// where GPUs differ and CUDA_DEVICE_ORDER does not say PCI_BUS_ID. `root` is "/" but in tests.
 Host this_machine(const std::filesystem::path& root = "/",
-                  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"));
+                  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"),
+                  const std::string& nvml_library = nvml_of_the_driver);
+
+/// The models of those GPUs, in their order; of one that the driver does not tell, "".
+std::vector<std::string> gpu_models(const std::filesystem::path& root);
 
 /// this_machine() for these layouts: with all of its GPUs, visible or not, where a layout names
 /// GPUs by their indexes.
@@ -35,8 +41,6 @@ bool is_this_machine(const std::string& address);
 
 /// Whether a scheduler gives the names of these hosts.
 bool are_unnamed(const std::vector<Host>& hosts);
-
-constexpr const char* nvml_of_the_driver = "libnvidia-ml.so.1";
 
 /// The GPUs of this machine, but for lost ones, in the order of the PCI bus. Throws NotSupported.
 std::vector<Gpu> gpus_by_bus(const std::string& nvml_library);

@@ -144,6 +144,7 @@ std::vector<Host> asked_hosts(const PlanRequest& request, const LayoutFile& file
   const bool any_shape = std::ranges::any_of(
       file.layouts, [](const Layout& layout) { return layout.shape.has_value(); });
   for (Host& host : hosts) {
+    if (is_this_machine(address_of(host))) host.models = gpu_models("/");
     if (scaling || any_shape) host = with_gpu_places(host);
     const bool divided = request.fractions || shares_by_mig(file, host.name);
     if (divided && host.mig.empty()) host = with_mig_devices(host);

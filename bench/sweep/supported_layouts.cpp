@@ -1,6 +1,7 @@
 #include "bench/sweep/supported_layouts.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 #include "base/errors.h"
@@ -44,6 +45,31 @@ std::optional<std::string> why_unsupported(const Layout& layout, const Host& hos
   if (no_mps || !of_fractions || share.mode == SharingMode::mig) return no_mps;
   const int64_t gpu = first_gpu_of(host);
   return is_divided(host, gpu) ? std::optional(no_whole_gpu_reason(gpu)) : std::nullopt;
+}
+
+// The rule that ranks hold as they meet, before any of them starts: where this machine has GPUs of
+// several models, a job takes those of one.
+std::optional<std::string> why_unlike(const Layout& layout, const std::vector<Host>& hosts) try {
+  const auto is_mixed = [](const Host& host) {
+    return std::ranges::adjacent_find(host.models, std::not_equal_to()) != host.models.end();
+  };
+  if (std::ranges::none_of(hosts, is_mixed)) return std::nullopt;
+  for (const PlacedJob& job : place(layout, hosts).jobs) {
+    std::map<std::string, std::string> gpus;  // by model, the first of each
+    for (const PlacedRank& rank : job.ranks) {
+      const Host& host = *std::ranges::find(hosts, rank.host, &Host::name);
+      if (!rank.gpu || *rank.gpu >= std::ssize(host.models)) continue;
+      const std::string& model = host.models[*rank.gpu];
+      if (!model.empty()) gpus.try_emplace(model, "GPU " + std::to_string(*rank.gpu));
+    }
+    std::vector<std::string> each;
+    for (const auto& [model, gpu] : gpus) each.push_back(gpu + " is " + model);
+    if (each.size() > 1)
+      return "its GPUs differ, and a job takes those of one model: " + joined(each);
+  }
+  return std::nullopt;
+} catch (const std::invalid_argument&) {
+  return std::nullopt;  // the plan says what is wrong with it
 }
 
 // The modes of --fractions of which there are no layouts, as the host supports none.
@@ -140,8 +166,8 @@ SupportedLayouts supported_layouts(const std::vector<Layout>& layouts,
                                    const std::optional<Fractions>& fractions) {
   SupportedLayouts found;
   for (const Layout& layout : layouts) {
-    std::optional<std::string> why;
-    if ((fractions || layout.portable) && layout.jobs.front().share) {
+    std::optional<std::string> why = why_unlike(layout, hosts);
+    if (!why && (fractions || layout.portable) && layout.jobs.front().share) {
       const std::string& name = layout.jobs[0].instances[0].host;
       const auto host = std::ranges::find(hosts, name, &Host::name);
       if (host != hosts.end()) why = why_unsupported(layout, *host, fractions.has_value());

@@ -20,8 +20,9 @@ struct SupportedLayouts {
 };
 
 /// Leaves out those of --fractions (`fractions`) and those that name no GPUs (Layout::portable)
-/// whose sharing mode their host does not have. Modes of --fractions that have no layout at all are
-/// left out by their name. Throws NotSupported where none is left.
+/// whose sharing mode their host does not have, and those with a job on GPUs of several models.
+/// Modes of --fractions that have no layout at all are left out by their name. Throws NotSupported
+/// where none is left.
 SupportedLayouts supported_layouts(const std::vector<Layout>& layouts,
                                    const std::vector<Host>& hosts,
                                    const std::optional<Fractions>& fractions);

@@ -66,10 +66,11 @@ struct Host {
   std::optional<std::vector<int64_t>> visible_gpus{};  // taken by shapes, by index, rising; else
                                                        // all. Not in the file
   std::optional<std::string> cpus;                     // allowed to ranks; else what each finds
-  std::vector<NumaNode> numa;      // instead of `cpus`: which are near which GPU
-  std::vector<MigDevice> mig{};    // of its GPUs
-  std::vector<GpuFound> found{};   // by index; empty: not asked. Not in the file
-  std::vector<GpuPlace> places{};  // the same
+  std::vector<NumaNode> numa;         // instead of `cpus`: which are near which GPU
+  std::vector<MigDevice> mig{};       // of its GPUs
+  std::vector<GpuFound> found{};      // by index; empty: not asked. Not in the file
+  std::vector<GpuPlace> places{};     // the same
+  std::vector<std::string> models{};  // of its GPUs: the same; "": not told
 };
 
 /// The ranks of a job on one operating-system instance: one for each GPU, or on CPUs `ranks`. With

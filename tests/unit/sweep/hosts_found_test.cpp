@@ -5,6 +5,7 @@
 
 #include <stdexcept>
 
+#include "bench/sweep/supported_layouts.h"
 #include "comm/layout/layout.h"
 #include "tests/support/temporary_folder.h"
 
@@ -118,6 +119,30 @@ TEST(ThisMachine, CountsHiddenGpusAsCudaDoes) {
   setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
   EXPECT_THAT(*this_machine(root.path(), "0").visible_gpus, ElementsAre(0));
   unsetenv("CUDA_DEVICE_ORDER");
+}
+
+// What ranks would refuse as they meet.
+TEST(ThisMachine, LayoutsWithAJobOnUnlikeGpusAreLeftOut) {
+  const TemporaryFolder root;
+  add_gpu(root, "0000:0a:00.0", 0, "", "NVIDIA H200");
+  add_gpu(root, "0000:0b:00.0", 1, "", "NVIDIA RTX A6000");
+  Host host = this_machine(root.path(), nullptr);
+  host.models = gpu_models(root.path());
+  EXPECT_THAT(host.models, ElementsAre("NVIDIA H200", "NVIDIA RTX A6000"));
+  std::vector<Layout> layouts(2);
+  for (Layout& layout : layouts) {
+    layout.name = layout.shape.emplace(&layout == &layouts[0] ? "1x1x2" : "2*(1x1x1)");
+  }
+  const auto supported = [&] {
+    return supported_layouts(fill_in_instances(layouts, {host}), {host}, {});
+  };
+  const SupportedLayouts found = supported();
+  ASSERT_EQ(found.left_out.size(), 1U);
+  EXPECT_EQ(found.left_out[0].name, "1x1x2");
+  EXPECT_THAT(found.left_out[0].reason, testing::HasSubstr("GPU 1 is NVIDIA RTX A6000"));
+  EXPECT_EQ(found.layouts.at(0).name, "2*(1x1x1)") << "each of whose jobs is on one";
+  host.models[1] = "";  // not told
+  EXPECT_EQ(supported().layouts.size(), 2U);
 }
 
 // Ranks on CPUs instead would be another measurement.
