@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <future>
 #include <iterator>
 #include <sstream>
 #include <stdexcept>
@@ -31,6 +32,7 @@
 #include "models/load_module.h"
 #include "models/probe.h"
 #include "models/program.h"
+#include "reports/conditions/condition.h"
 #include "reports/json/kernel_cache.h"
 
 namespace nearmetal {
@@ -42,6 +44,8 @@ constexpr std::chrono::milliseconds moment{500};
 constexpr double mpi_may_take_seconds = 30;
 constexpr double nccl_may_take_seconds = 60;
 constexpr double hosts_may_take_seconds = 30;
+constexpr double copies_may_take_seconds = 30;
+constexpr unsigned busy_percent = 50;  // of the time, with the link as at full load
 
 void collect_gpus(Checkup& checkup) {
   try {
@@ -55,9 +59,50 @@ void collect_gpus(Checkup& checkup) {
       now.processes = source.processes();
       now.throttle_bits = scaled<int64_t>(source.throttle_bits(), 1);
     }
-  } catch (const NotSupported& error) {
+  } catch (const NvmlDown& error) {
     checkup.nvml = Unknown{error.what()};
+    checkup.nvml_status = error.status;
   }
+}
+
+// Copies to the GPU for a moment in another process, as idle GPUs lower their link, and looks
+// meanwhile: whether there was load, and the best that the link showed.
+bool look_under_load(const Nvml& nvml, Gpu& gpu) {
+  const Maybe<NvmlDevice> device = nvml.device_at(*gpu.pci_id);
+  if (!device || !gpu.uuid) return false;
+  const std::string seconds = std::to_string(std::chrono::duration<double>(moment).count());
+  std::future<ChildOutput> copies = std::async(std::launch::async, [&] {
+    return run_child({"env", "CUDA_VISIBLE_DEVICES=" + *gpu.uuid, program_path().string(), "micro",
+                      std::string("^") + input_probe + "$", "--device", "cuda", "--seconds",
+                      seconds, "--repetitions", "1"},
+                     copies_may_take_seconds);
+  });
+  struct Utilisation {
+    unsigned gpu, memory;  // percent
+  };
+  bool busy = false;
+  do {
+    const auto now = nvml.ask<Utilisation>("nvmlDeviceGetUtilizationRates", *device);
+    const auto generation = nvml.ask<unsigned>("nvmlDeviceGetCurrPcieLinkGeneration", *device);
+    busy = busy || (now && now->gpu >= busy_percent);
+    if (generation) gpu.link_generation = std::max<int64_t>(*gpu.link_generation, *generation);
+  } while (copies.wait_for(std::chrono::milliseconds(10)) != std::future_status::ready);
+  return copies.get().exit_status == 0 || busy;
+}
+
+void look_at_links(Checkup& checkup) {
+  if (!checkup.nvml) return;
+  const Nvml nvml;
+  std::vector<std::future<void>> looks;
+  for (size_t i = 0; i < checkup.environment.gpus.size(); ++i) {
+    Gpu& gpu = checkup.environment.gpus[i];
+    if (!gpu.pci_id || !is_below(gpu.link_generation, gpu.largest_link_generation)) continue;
+    looks.push_back(std::async(std::launch::async, [&nvml, &gpu, &now = checkup.gpus_now[i]] {
+      const bool loaded = look_under_load(nvml, gpu);
+      now.link_is_slow = loaded && is_below(gpu.link_generation, gpu.largest_link_generation);
+    }));
+  }
+  for (std::future<void>& look : looks) look.get();
 }
 
 BackendCheck check_backend(const std::string& name) {
@@ -230,6 +275,7 @@ Checkup collect_checkup(const LayoutFile& layouts) {
   checkup.gpu_device_files = choose_device(Device::automatic).first == Device::cuda;
   collect_gpus(checkup);
   for (const char* name : {"cpu", "cuda"}) checkup.backends[name] = check_backend(name);
+  look_at_links(checkup);
   try_two_ranks(checkup);
   try_hosts(layouts, checkup);
   collect_files(checkup);

@@ -16,6 +16,7 @@ namespace nearmetal {
 
 /// One GPU's state at this moment.
 struct GpuNow {
+  bool link_is_slow = false;  // slower than GPU and slot can, though copies kept it busy
   Maybe<int64_t> processes;
   Maybe<int64_t> throttle_bits;  // nvmlClocksEventReason... of nvml.h
 };
@@ -51,6 +52,7 @@ struct Checkup {
   Environment environment;                       // its GPUs are all that NVML lists
   bool gpu_device_files = false;                 // /dev/nvidiactl or the like: the driver is here
   Maybe<std::string> nvml;                       // version of the driver that the library talks to
+  int nvml_status = 0;                           // NvmlStatus, where it does not start
   std::vector<GpuNow> gpus_now;                  // in their order
   std::map<std::string, BackendCheck> backends;  // by name
   std::optional<MpiLaunch> mpi;                  // none: there is no mpirun

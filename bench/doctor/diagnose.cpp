@@ -54,24 +54,25 @@ Findings of_driver(const Checkup& checkup) {
              "runs train on the CPU, which says nothing about GPUs",
              "install the driver, or give the container or VM its GPUs (docker: --gpus all)"}};
   }
+  const Maybe<std::string>& loaded = checkup.environment.virtualisation.nvidia_kernel_module;
   if (!checkup.nvml) {
-    return {{Urgency::blocker, "no_nvml", checkup.nvml.reason,
+    const bool mismatch = checkup.nvml_status == nvml_versions_differ;
+    return {{Urgency::blocker, mismatch ? "driver_mismatch" : "no_nvml",
+             checkup.nvml.reason + (loaded ? "; the kernel's module is " + *loaded : ""),
              "the driver and its library do not work together, and clocks, power and links stay "
              "unknown",
-             "install libnvidia-ml of the driver's version; in a container: "
-             "NVIDIA_DRIVER_CAPABILITIES=compute,utility"}};
+             advice_for(checkup.environment, advice_on_nvml(checkup.nvml_status))}};
   }
   Findings findings;
   if (checkup.environment.gpus.empty()) {
     findings.push_back({Urgency::blocker, "no_gpu_listed", "the driver lists no GPU",
                         "runs on a GPU cannot start", "see dmesg for lines of NVRM"});
   }
-  const Maybe<std::string>& loaded = checkup.environment.virtualisation.nvidia_kernel_module;
   if (loaded && *loaded != *checkup.nvml) {
     findings.push_back({Urgency::blocker, "driver_mismatch",
                         "the kernel's module is " + *loaded + ", the library " + *checkup.nvml,
                         "they must be of the same version, or CUDA does not start",
-                        "restart the machine after an update of the driver, or reload the module"});
+                        advice_for(checkup.environment, advice_on_nvml(nvml_versions_differ))});
   } else {
     findings.push_back(ok("driver", "driver " + *checkup.nvml));
   }
@@ -178,6 +179,13 @@ Findings of_gpu_now(const Checkup& checkup, size_t index, const std::string& gpu
     findings.push_back(
         {Urgency::warning, "gpu_in_use", gpu + std::to_string(*now.processes) + " processes use it",
          "they take time and memory from the measurement", "end them; nvidia-smi lists them"});
+  }
+  if (now.link_is_slow) {
+    const Gpu& one = checkup.environment.gpus[index];
+    findings.push_back(seen_now(gpu_conditions(), "link_slow", checkup,
+                                gpu + "its PCIe link stays at generation " +
+                                    std::to_string(*one.link_generation) + " of " +
+                                    std::to_string(*one.largest_link_generation) + " under load"));
   }
   constexpr int64_t slowed_by_hardware_or_heat = 0x8 | 0x20 | 0x40 | 0x80;
   if ((now.throttle_bits.value.value_or(0) & slowed_by_hardware_or_heat) != 0) {
@@ -337,7 +345,8 @@ Findings of_system(const Checkup& checkup) {
          std::to_string(*checkup.free_disk_bytes / mebibyte) + " MiB are free in this folder",
          "reports may not fit", "make room, or give --output another place"});
   }
-  if (const Maybe<double>& busy = checkup.cpus_busy_with_others; busy && *busy > others_may_use) {
+  const Maybe<double>& busy = checkup.cpus_busy_with_others;
+  if (busy && *busy > others_may_use_of(checkup.environment.logical_cpus)) {
     findings.push_back(seen_now(system_conditions(), "cpus_in_use", checkup,
                                 "other processes keep " + significant(*busy, 2) + " CPUs busy"));
   }

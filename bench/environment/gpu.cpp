@@ -169,7 +169,11 @@ MigInstance describe_instance(const Nvml& nvml, NvmlDevice instance) {
 void add_mig(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
   unsigned now = 0, pending = 0;
   const std::string why = nvml.call("nvmlDeviceGetMigMode", device, &now, &pending);
-  gpu.mig = why.empty() ? Maybe<bool>(now != 0) : Maybe<bool>(Unknown{why});
+  gpu.mig = gpu.mig_change_pending = Unknown{why};
+  if (why.empty()) {
+    gpu.mig = now != 0;
+    gpu.mig_change_pending = now != pending;
+  }
   gpu.mig_instances.clear();
   if (!gpu.mig || !*gpu.mig) return;
   const auto most = nvml.ask<unsigned>("nvmlDeviceGetMaxMigDeviceCount", device);
@@ -313,16 +317,18 @@ std::vector<Gpu> all_gpus(const Nvml& nvml, const fs::path& root) {
   std::vector<Gpu> gpus;
   const auto count = nvml.ask<unsigned>("nvmlDeviceGetCount_v2");
   for (unsigned i = 0; count && i < *count; ++i) {
-    const auto device = nvml.ask<NvmlDevice>("nvmlDeviceGetHandleByIndex_v2", i);
+    constexpr const char* find = "nvmlDeviceGetHandleByIndex_v2";
+    NvmlDevice device = nullptr;
     Gpu& gpu = gpus.emplace_back();
-    if (!device) {
+    gpu.lost_status = nvml.status_of(find, i, &device);
+    if (gpu.lost_status != 0) {
       gpu.name = "GPU " + std::to_string(i);
-      gpu.lost = device.reason;
+      gpu.lost = nvml.problem(find, gpu.lost_status);
       continue;
     }
-    gpu.name = nvml.text("nvmlDeviceGetName", *device).value.value_or("GPU " + std::to_string(i));
-    gpu.uuid = nvml.text("nvmlDeviceGetUUID", *device);
-    gpu.pci_id = pci_id_of(nvml, *device);
+    gpu.name = nvml.text("nvmlDeviceGetName", device).value.value_or("GPU " + std::to_string(i));
+    gpu.uuid = nvml.text("nvmlDeviceGetUUID", device);
+    gpu.pci_id = pci_id_of(nvml, device);
     gpu.mig_profile = Unknown{"it is no MIG device"};
     add_nvml_facts(gpu, nvml);
     add_kernel_facts(gpu, root);

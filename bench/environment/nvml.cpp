@@ -2,17 +2,18 @@
 
 #include <dlfcn.h>
 
-#include "base/errors.h"
+#include "reports/document/environment.h"
 
 namespace nearmetal {
 
 Nvml::Nvml(const std::string& library) {
   library_ = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library_ == nullptr) throw NotSupported(std::string("no NVML: ") + dlerror());
-  const std::string why = call("nvmlInit_v2");
-  if (why.empty()) return;
+  if (library_ == nullptr) throw NvmlDown(std::string("no NVML: ") + dlerror(), nvml_not_found);
+  const int status = status_of("nvmlInit_v2");
+  if (status == 0) return;
+  const std::string why = problem("nvmlInit_v2", status);
   dlclose(library_);
-  throw NotSupported("NVML does not start: " + why);
+  throw NvmlDown("NVML does not start: " + why, status);
 }
 
 Nvml::~Nvml() {
@@ -24,6 +25,9 @@ Nvml::~Nvml() {
 void* Nvml::symbol(const char* function) const { return dlsym(library_, function); }
 
 std::string Nvml::problem(const char* function, int status) const {
+  if (library_ == nullptr) return missing_;
+  if (status == 0) return "";
+  if (symbol(function) == nullptr) return std::string("this driver's NVML has no ") + function;
   const char* text = "status";
   if (void* found = symbol("nvmlErrorString")) {
     text = reinterpret_cast<const char* (*)(int)>(found)(status);

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/errors.h"
 #include "base/value.h"
 
 namespace nearmetal {
@@ -15,12 +16,17 @@ using NvmlDevice = void*;
 constexpr unsigned clock_sm = 1, clock_memory = 2;
 constexpr unsigned most_nvlinks = 36;
 
+/// NVML does not start.
+struct NvmlDown : NotSupported {
+  NvmlDown(const std::string& reason, int status) : NotSupported(reason), status(status) {}
+  int status;  // nvmlReturn_t
+};
+
 /// NVML is part of the driver, so that every build can ask it and none needs its header: functions
 /// are found by name, and called with the types of their arguments as nvml.h declares them.
 class Nvml {
  public:
-  /// Throws NotSupported with the reason where there is no library, or no driver that it works
-  /// with.
+  /// Throws NvmlDown with the reason where there is no library, or no driver that it works with.
   explicit Nvml(const std::string& library = "libnvidia-ml.so.1");
   /// One that answers nothing, for this reason.
   explicit Nvml(Unknown why) : missing_(std::move(why.reason)) {}
@@ -28,14 +34,18 @@ class Nvml {
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
 
+  /// nvmlReturn_t.
+  template <class... Arguments>
+  int status_of(const char* function, Arguments... arguments) const {
+    void* found = library_ == nullptr ? nullptr : symbol(function);
+    if (found == nullptr) return no_function;
+    return reinterpret_cast<int (*)(Arguments...)>(found)(arguments...);
+  }
+
   /// Empty, or why the function gave no answer.
   template <class... Arguments>
   std::string call(const char* function, Arguments... arguments) const {
-    if (library_ == nullptr) return missing_;
-    void* found = symbol(function);
-    if (found == nullptr) return std::string("this driver's NVML has no ") + function;
-    const int status = reinterpret_cast<int (*)(Arguments...)>(found)(arguments...);
-    return status == 0 ? "" : problem(function, status);
+    return problem(function, status_of(function, arguments...));
   }
 
   /// The last argument of the function, which it fills.
@@ -61,9 +71,13 @@ class Nvml {
     return ask<NvmlDevice>("nvmlDeviceGetHandleByPciBusId_v2", pci_id.c_str());
   }
 
- private:
-  void* symbol(const char* function) const;
+  /// The status of a function in words; empty: it succeeded.
   std::string problem(const char* function, int status) const;
+
+ private:
+  static constexpr int no_function = 13;  // NVML_ERROR_FUNCTION_NOT_FOUND
+
+  void* symbol(const char* function) const;
 
   void* library_ = nullptr;
   std::string missing_;  // why there is no library

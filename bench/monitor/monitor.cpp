@@ -111,7 +111,9 @@ void add_sharing(const MonitorTable& table, const MonitorOptions& options, Monit
   if (steal != nullptr) add_if_above(reason_of("cpu_steal", steal->mean), result);
   const MonitoredSeries* others = series_named(result, busy_with_others_series);
   if (options.sharing_jobs == 1 && others != nullptr) {
-    add_if_above(reason_of("cpus_busy_with_others", others->mean), result);
+    MonitorReason busy = reason_of("cpus_busy_with_others", others->mean);
+    busy.figure->limit = others_may_use_of(options.logical_cpus);
+    add_if_above(busy, result);
   }
 }
 
@@ -142,6 +144,16 @@ void add_drift(const MonitorTable& table, const MonitorOptions& options, Monitor
     changed.subject = name;
     add_if_above(changed, result);
   }
+}
+
+// Idle GPUs lower the link, so that the best look of the window counts.
+void add_slow_link(const MonitorTable& table, Monitoring& result) {
+  const MonitoredSeries* generation = series_named(result, link_generation_series);
+  const MonitoredSeries* width = series_named(result, link_width_series);
+  if (generation == nullptr || width == nullptr || !table.largest_link_rate) return;
+  const double rate = pcie_rate(generation->maximum, width->maximum);
+  const double missing = std::max(0., 1 - rate / *table.largest_link_rate);
+  add_if_above(reason_of("link_slow", missing), result);
 }
 
 // The figures that must be known of the whole window before it is called clean.
@@ -183,6 +195,7 @@ Monitor::Monitor(const MonitorOptions& options, const TrainerProgress& progress)
       sources_->gpu =
           std::make_unique<GpuSource>(options.nvml_library, *options.pci_id, options.mig_uuid);
       for (const std::string& name : GpuSource::names()) table_.names.push_back(name);
+      table_.largest_link_rate = sources_->gpu->largest_link_rate();
     } catch (const NotSupported& error) {
       for (const std::string& name : GpuSource::names()) table_.not_monitored[name] = error.what();
       table_.joules = Unknown{error.what()};
@@ -328,6 +341,7 @@ Monitoring judge_samples(const MonitorTable& table, const MonitorOptions& option
   add_sharing(table, options, result);
   add_throttling(table, result);
   add_drift(table, options, result);
+  add_slow_link(table, result);
   add_what_is_not_known(options, result);
   add_count("memory_errors", table.memory_errors, result);
   add_count("link_errors", table.link_errors, result);

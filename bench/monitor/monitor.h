@@ -20,6 +20,7 @@ struct MonitorOptions {
   std::optional<std::string> mig_uuid{};  // of the part that it has for itself; none: all of it
   bool on_all_cpus = true;    // its threads keep all CPUs that it may use busy, and no GPU
   int64_t ranks_on_host = 1;  // of this job: their work is not that of others
+  int64_t logical_cpus = 1;   // of the host
   int64_t sharing_jobs = 1;   // jobs that are meant to be on the GPU at once, and on the CPUs
   bool through_mps = false;   // whose server is one more process
   std::filesystem::path root = "/";
@@ -34,9 +35,10 @@ struct MonitorTable {
   std::vector<double> seconds;                       // when each row was taken, since any time
   std::vector<double> values;                        // row after row
   std::vector<unsigned long long> throttle_bits;
-  Maybe<int64_t> most_processes = Unknown{"no GPU is watched"};  // on the GPU at once
-  Maybe<int64_t> memory_errors = Unknown{"no GPU is watched"};   // uncorrected, in the window
-  Maybe<int64_t> link_errors = Unknown{"no GPU is watched"};     // of NVLink
+  Maybe<int64_t> most_processes = Unknown{"no GPU is watched"};    // on the GPU at once
+  Maybe<int64_t> memory_errors = Unknown{"no GPU is watched"};     // uncorrected, in the window
+  Maybe<int64_t> link_errors = Unknown{"no GPU is watched"};       // of NVLink
+  Maybe<double> largest_link_rate = Unknown{"no GPU is watched"};  // as pcie_rate()
   std::optional<double> held_share;  // of the periods of the quota, in which it stopped threads
   Maybe<double> joules = Unknown{"no GPU is watched"};
   std::vector<RdmaTraffic> rdma_traffic;

@@ -14,6 +14,8 @@
 #include "bench/cli/process.h"
 #include "bench/environment/system_files.h"
 #include "models/probe.h"
+#include "reports/document/environment.h"
+#include "reports/document/monitoring.h"
 
 namespace nearmetal {
 namespace {
@@ -100,6 +102,12 @@ double cpu_hertz(const std::filesystem::path& root, const std::set<int>& cpus) {
 
 }  // namespace
 
+double pcie_rate(double generation, double width) {
+  const auto last = static_cast<double>(pcie_gigatransfers.size());
+  const double known = std::clamp(generation, 1., last);
+  return pcie_gigatransfers.at(static_cast<size_t>(known) - 1) * width;
+}
+
 GpuSource::GpuSource(const std::string& library, const std::string& pci_id,
                      const std::optional<std::string>& mig_uuid)
     : nvml_(library) {
@@ -121,7 +129,9 @@ std::vector<std::string> GpuSource::names() {
           "memory_busy_share",
           "memory_used_bytes",
           "pcie_sent_bytes_per_second",
-          "pcie_received_bytes_per_second"};
+          "pcie_received_bytes_per_second",
+          link_generation_series,
+          link_width_series};
 }
 
 void GpuSource::read(double* values) const {
@@ -145,6 +155,8 @@ void GpuSource::read(double* values) const {
   *values++ = memory ? static_cast<double>(memory->used) : unknown;
   *values++ = number("nvmlDeviceGetPcieThroughput", 1024, pcie_sent);
   *values++ = number("nvmlDeviceGetPcieThroughput", 1024, pcie_received);
+  *values++ = number("nvmlDeviceGetCurrPcieLinkGeneration", 1);
+  *values++ = number("nvmlDeviceGetCurrPcieLinkWidth", 1);
 }
 
 Maybe<unsigned long long> GpuSource::throttle_bits() const {
@@ -178,6 +190,13 @@ Maybe<int64_t> GpuSource::link_errors() const {
     }
   }
   return sum;
+}
+
+Maybe<double> GpuSource::largest_link_rate() const {
+  const auto generation = nvml_.ask<unsigned>("nvmlDeviceGetMaxPcieLinkGeneration", device_);
+  const auto width = nvml_.ask<unsigned>("nvmlDeviceGetMaxPcieLinkWidth", device_);
+  if (!generation || !width) return Unknown{(generation ? width : generation).reason};
+  return pcie_rate(*generation, *width);
 }
 
 Maybe<double> GpuSource::joules() const {

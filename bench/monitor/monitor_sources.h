@@ -11,6 +11,9 @@
 
 namespace nearmetal {
 
+/// Of a link of PCIe, in 1e9 transfers a second.
+double pcie_rate(double generation, double width);
+
 /// One quantity, read anew at every sample. Unknown once: not asked for again.
 class GpuSource {
  public:
@@ -28,7 +31,8 @@ class GpuSource {
   Maybe<int64_t> processes() const;
   Maybe<int64_t> memory_errors() const;  // uncorrected, since the driver was loaded
   Maybe<int64_t> link_errors() const;
-  Maybe<double> joules() const;  // since the driver was loaded
+  Maybe<double> largest_link_rate() const;  // as pcie_rate(), of GPU and slot
+  Maybe<double> joules() const;             // since the driver was loaded
 
  private:
   Nvml nvml_;

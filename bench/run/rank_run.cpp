@@ -233,6 +233,7 @@ void train_with_progress(RankTask& task, Program& program, RankResult& found) {
                    .mig_uuid = mig_uuid(task.device.info),
                    .on_all_cpus = on_all_cpus(task),
                    .ranks_on_host = task.world.local_size(),
+                   .logical_cpus = task.start.environment.logical_cpus,
                    .sharing_jobs = task.request.sharing_jobs,
                    .through_mps = task.request.through_mps},
                   progress);

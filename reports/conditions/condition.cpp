@@ -102,12 +102,40 @@ std::string advice_for(const Environment& machine, const Advice& advice) {
   return advice_outside(machine, advice) + "; in a container: " + advice.container;
 }
 
+Advice advice_on_nvml(int status) {
+  const std::string reload =
+      "restart the machine after an update of the driver, or reload the module";
+  switch (status) {
+    case nvml_no_permission:
+      return {"let this user open /dev/nvidia* (group of the files; DeviceAllow= of a service)"};
+    case nvml_driver_not_loaded:
+      return {"load it (modprobe nvidia); where that fails, dmesg says why"};
+    case nvml_gpu_is_lost:
+      return {
+          "look for Xid 79 in `dmesg`, reset the GPU or restart the machine; if it stays lost, "
+          "look at its power and its slot"};
+    case nvml_versions_differ:
+      return {reload, reload, reload, "on the host: " + reload + "; then start the container anew"};
+    case nvml_unknown_error: {
+      const std::string dmesg = "look for lines of NVRM and Xid in `dmesg`";
+      return {dmesg, dmesg, dmesg,
+              "start the container anew: `systemctl daemon-reload` on its host takes devices away "
+              "from containers that have them by the NVIDIA hook alone (name them by --device or "
+              "CDI)"};
+    }
+    default:
+      return {
+          "install libnvidia-ml of the driver's version; in a container: "
+          "NVIDIA_DRIVER_CAPABILITIES=compute,utility"};
+  }
+}
+
 Signs signs_of(const Condition& condition, const Environment& machine) {
   return condition.here ? condition.here(machine) : Signs{};
 }
 
 Finding finding_of(const Condition& condition, const Environment& machine, const Sign& sign) {
-  std::string fix = advice_for(machine, condition.advice);
+  std::string fix = sign.fix.value_or(advice_for(machine, condition.advice));
   for (const auto& [word, name] : sign.names) fix = replaced(fix, word, name);
   return {sign.severity.value_or(condition.severity), condition.codes.doctor, sign.seen,
           sign.why.value_or(condition.why), fix};

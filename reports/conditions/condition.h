@@ -39,6 +39,7 @@ struct Sign {
   std::string seen;
   std::optional<Urgency> severity{};           // where it is not that of the condition
   std::optional<std::string> why{};            // the same
+  std::optional<std::string> fix{};            // the same, of the advice
   std::map<std::string, std::string> names{};  // of words in the advice: DEVICE is mlx5_0
   size_t gpu = 0;                              // whose it is
 };
@@ -102,6 +103,9 @@ const Condition& condition_of(const Conditions& conditions, const std::string& c
 
 /// The advice for the kind of machine; for all kinds, where it is not known.
 std::string advice_for(const Environment& machine, const Advice& advice);
+
+/// Where NVML, or a GPU by it, ends with this status (NvmlStatus).
+Advice advice_on_nvml(int status);
 
 /// Empty where the condition has no `here`.
 Signs signs_of(const Condition& condition, const Environment& machine);

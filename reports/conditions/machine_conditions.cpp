@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/pattern.h"
 #include "base/text.h"
 #include "reports/document/warning_text.h"
 
@@ -63,9 +64,34 @@ Here where_below(const std::string& before, Maybe<T> Owner::*fact, const std::st
   });
 }
 
-Seen lost(const Gpu& gpu) {
-  if (!gpu.lost) return {};
-  return "the driver does not reach it: " + *gpu.lost;
+Signs lost_gpus(const Environment& machine) {
+  Signs signs;
+  for (size_t i = 0; i < machine.gpus.size(); ++i) {
+    const Gpu& gpu = machine.gpus[i];
+    if (!gpu.lost) continue;
+    signs.push_back(
+        {.seen = "GPU " + std::to_string(i) + ": the driver does not reach it: " + *gpu.lost,
+         .fix = advice_for(machine, advice_on_nvml(gpu.lost_status)),
+         .gpu = i});
+  }
+  return signs;
+}
+
+// Of the first that is another than GPU 0.
+Signs unlike_gpus(const Environment& machine) {
+  for (size_t i = 1; i < machine.gpus.size(); ++i) {
+    const Gpu &first = machine.gpus.front(), &gpu = machine.gpus[i];
+    const bool known = !gpu.lost && !first.lost && !gpu.name.empty() && !first.name.empty();
+    if (!known || gpu.name == first.name) continue;
+    return {{.seen = "GPU " + std::to_string(i) + ": " + gpu.name + ", unlike GPU 0, " + first.name,
+             .gpu = i}};
+  }
+  return {};
+}
+
+Seen mig_without_devices(const Gpu& gpu) {
+  if (gpu.mig.value != true || !gpu.mig_instances.empty()) return {};
+  return "MIG is on, and it has no MIG device";
 }
 
 Seen slow_slot(const Gpu& gpu) {
@@ -78,17 +104,47 @@ Seen slow_slot(const Gpu& gpu) {
          std::to_string(*gpu.own_link_generation);
 }
 
+// Cards of H100 have connectors for three bridges of four links; its boards use all 18.
+int64_t connected_nvlinks(const Gpu& gpu) {
+  static const Pattern cards(R"(\bH100 (NVL|PCIe)\b)");
+  const int64_t all = *gpu.active_nvlinks + gpu.inactive_nvlinks.value.value_or(0);
+  return cards.is_in(gpu.name) ? std::min<int64_t>(all, 12) : all;
+}
+
 Seen nvlinks_down(const Gpu& gpu) {
-  const int64_t down = gpu.inactive_nvlinks.value.value_or(0);
-  if (down == 0 || !gpu.active_nvlinks) return {};
-  return std::to_string(down) + " of " + std::to_string(down + *gpu.active_nvlinks) +
-         " NVLinks are down";
+  if (!gpu.active_nvlinks) return {};
+  const int64_t connected = connected_nvlinks(gpu), down = connected - *gpu.active_nvlinks;
+  if (down <= 0) return {};
+  return std::to_string(down) + " of " + std::to_string(connected) + " NVLinks are down";
 }
 
 Seen huge_pages(const Environment& machine) { return machine.limits.transparent_huge_pages.value; }
 
 Seen virtualisation_of_first(const Environment& machine) {
   return machine.gpus.empty() ? std::nullopt : machine.gpus.front().virtualisation.value;
+}
+
+// The most that any look of the window showed: the least of all ranks.
+std::optional<double> monitored_generation(const ExplainedSide& side) {
+  std::optional<double> least;
+  for (const Run* run : side.runs) {
+    for (const Rank& rank : run->ranks) {
+      if (!rank.monitoring) continue;
+      const MonitoredSeries* series = series_named(*rank.monitoring, link_generation_series);
+      if (series != nullptr) least = std::min(least.value_or(series->maximum), series->maximum);
+    }
+  }
+  return least;
+}
+
+// Under load where both sides were looked at there, else what slot and GPU allow.
+Seen lower_generation(const ExplainedSide& base, const ExplainedSide& next) {
+  const auto there = monitored_generation(base), here = monitored_generation(next);
+  if (there && here && *here < *there) {
+    return "generation of PCIe in the window: " + three_digits(*here) + " instead of " +
+           three_digits(*there);
+  }
+  return less("generation of PCIe, at most:", of_gpus(&Gpu::largest_link_generation))(base, next);
 }
 
 Seen pageable_input(const ExplainedSide& base, const ExplainedSide& next) {
@@ -115,10 +171,21 @@ const std::string part_of_board =
     "; a VM that has part of a board has its GPUs' links to the rest down";
 
 const Conditions of_gpu = {
-    of_machine("gpu_lost", at_gpus(lost), "no program can use it",
-               {"look for Xid 79 in `dmesg`, reset the GPU or restart the machine; if it stays "
-                "lost, look at its power and its slot"},
-               Urgency::blocker),
+    of_machine("gpu_lost", lost_gpus, "no program can use it", {}, Urgency::blocker),
+    of_machine("unlike_gpus", unlike_gpus,
+               "a job refuses GPUs of several models, and sweeps leave such layouts out",
+               {"give jobs the GPUs of one model: \"gpus\" of a layout file"}, Urgency::note),
+    of_machine("mig_pending",
+               where(&Gpu::mig_change_pending, true, "a change of MIG waits for a reset"),
+               "until then the GPU is as before, and jobs on the parts that were asked for fail",
+               {"reset the GPU (nvidia-smi --gpu-reset) once no process uses it; a hypervisor may "
+                "refuse that: restart the VM, or take the change back (nvidia-smi -mig)",
+                "restart the VM, as ESXi refuses resets, or take the change back (nvidia-smi -mig)",
+                "reset the GPU (nvidia-smi --gpu-reset) once no process uses it, or restart"}),
+    of_machine("mig_empty", at_gpus(mig_without_devices),
+               "programs find nothing of it that they could compute on",
+               {"create instances (nvidia-smi mig -cgi PROFILE -C), or turn it off (nvidia-smi "
+                "-mig 0)"}),
     of_machine("persistence_off", where(&Gpu::persistence, false, "persistence mode is off"),
                "the driver starts anew for each process, which lengthens set-up",
                {"nvidia-smi -pm 1, or run nvidia-persistenced"}, Urgency::note),
@@ -162,10 +229,14 @@ const Conditions of_gpu = {
         "pageable_input", {{Layer::input}}, pageable_input,
         {"pin it (--input host), and give locked memory a limit that allows that (ulimit -l)"}),
     of_both({"slow_slot", "link_generation"}, {{Layer::input}}, at_gpus(slow_slot),
-            less("generation of PCIe, at most:", of_gpus(&Gpu::largest_link_generation)),
+            lower_generation,
             "each generation less halves the rate of copies between host and GPU, and of what goes "
             "to other hosts",
             on_host("look at the slot, the riser and the BIOS's limit for it")),
+    of_machine("link_slow", {},
+               "copies between host and GPU, and to other hosts, are slower in proportion",
+               on_host("look at the slot, the riser, errors of the link (lspci -vv, dmesg: AER), "
+                       "the BIOS's limit for it, and power management of PCIe (ASPM)")),
     of_both({"narrow_link", "link_width"}, {{Layer::input}},
             where_below("its PCIe link is x", &Gpu::link_width, " of x", &Gpu::largest_link_width),
             less("lanes of PCIe:", of_gpus(&Gpu::link_width)),
@@ -267,7 +338,9 @@ Seen stolen_time(const ExplainedSide& base, const ExplainedSide& next) {
 Seen other_processes(const ExplainedSide& base, const ExplainedSide& next) {
   const double there = most_monitored(base, busy_with_others_series);
   const double here = most_monitored(next, busy_with_others_series);
-  if (here - there < others_may_use) return {};
+  int64_t cpus = 1;
+  for (const Environment* machine : next.environments) cpus = std::max(cpus, machine->logical_cpus);
+  if (here - there < others_may_use_of(cpus)) return {};
   return "other processes kept " + significant(here, 2) + " CPUs busy, " + significant(there, 2) +
          " on the other side";
 }

@@ -187,10 +187,21 @@ struct MigInstance {
   bool operator==(const MigInstance&) const = default;
 };
 
+/// Values of nvml.h's nvmlReturn_t that have a remedy.
+enum NvmlStatus {
+  nvml_no_permission = 4,
+  nvml_driver_not_loaded = 9,
+  nvml_not_found = 12,  // the library
+  nvml_gpu_is_lost = 15,
+  nvml_versions_differ = 18,  // of the library and of the kernel's module
+  nvml_unknown_error = 999,
+};
+
 struct Gpu : PciDevice {
   NM_DECLARE_SPECIAL_MEMBERS(Gpu);
   std::string name;
   std::optional<std::string> lost;  // why the driver does not reach it, which no rank runs on
+  int lost_status = 0;              // the same, as nvmlReturn_t
   Maybe<std::string> uuid;
   Maybe<int64_t> memory_bytes;
   Maybe<int64_t> multiprocessors;
@@ -216,6 +227,7 @@ struct Gpu : PciDevice {
   Maybe<int64_t> largest_memory_hertz;
   Maybe<int64_t> application_sm_hertz;  // the limit that an administrator set
   Maybe<bool> mig;
+  Maybe<bool> mig_change_pending;
   Maybe<std::string> mig_profile;  // of the MIG device that this is; its UUID is `uuid`
   std::vector<MigInstance> mig_instances;
   Maybe<int64_t> active_nvlinks;

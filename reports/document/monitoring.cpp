@@ -39,6 +39,12 @@ constexpr std::array kinds = {
     MonitorReasonKind{"clock_changed", " changed by ",
                       " from the first quarter of the window to the last", FigureUnit::share,
                       clock_may_drift, MonitorVerdict::drifted},
+    MonitorReasonKind{"link_slow",
+                      "the rate of the PCIe link stayed ",
+                      " below what GPU and slot can",
+                      FigureUnit::share,
+                      0,
+                      {}},
     MonitorReasonKind{"memory_errors", "", " uncorrected memory errors", FigureUnit::count, 0, {}},
     MonitorReasonKind{"link_errors", "", " NVLink replays or recoveries", FigureUnit::count, 0, {}},
 };

@@ -1,6 +1,7 @@
 // What was seen of a rank's GPU and CPUs while its window was timed.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -17,8 +18,16 @@ namespace nearmetal {
 
 /// The series of the CPUs that processes other than those of the sweep keep busy.
 inline constexpr const char* busy_with_others_series = "cpus_busy_with_others";
-inline constexpr double others_may_use = 0.5;  // CPUs, before a run counts as shared
-inline constexpr double steal_may_be = 0.01;   // of the time of all CPUs
+inline constexpr double others_may_use = 0.5;  // CPUs, before a run on few counts as shared
+/// The same on a machine of so many: 1 % of them, below what two runs of its own differ by.
+constexpr double others_may_use_of(int64_t cpus) {
+  return std::max(others_may_use, 0.01 * static_cast<double>(cpus));
+}
+inline constexpr double steal_may_be = 0.01;  // of the time of all CPUs
+
+/// The series of the PCIe link of the GPU.
+inline constexpr const char* link_generation_series = "link_generation";
+inline constexpr const char* link_width_series = "link_width";
 
 struct MonitoredSeries {
   std::string name;

@@ -186,6 +186,7 @@ void fields(Archive& field, Gpu& gpu) {
   field.added("device_id", gpu.device_id,
               "Id on the PCI bus, with that of the maker, such as 0x233510DE");
   field.added("mig", gpu.mig);
+  field.added("mig_change_pending", gpu.mig_change_pending);
   field.added("mig_profile", gpu.mig_profile,
               "Profile of the MIG device that this is; its UUID is uuid");
   field.added("mig_instances", gpu.mig_instances);

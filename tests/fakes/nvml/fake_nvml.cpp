@@ -2,7 +2,8 @@
 //
 // Each line of the file is the name of a function, its GPU and further numbers if it takes any, and
 // the answer: "nvmlDeviceGetPowerUsage 0 412000". A function without a line is not supported, as on
-// a GPU that lacks it. The file is read at every call, so that a test can change it.
+// a GPU that lacks it; "fail FUNCTION 0 STATUS" has a function end with a status. The file is read
+// at every call, so that a test can change it.
 
 #include <strings.h>
 
@@ -62,6 +63,11 @@ int give_pair(const std::string& question, unsigned* first, unsigned* second) {
   return success;
 }
 
+std::optional<int> fault_of(const std::string& function, unsigned index) {
+  const auto status = answer("fail " + function + " " + std::to_string(index));
+  return status ? std::optional(std::stoi(*status)) : std::nullopt;
+}
+
 }  // namespace
 
 #define NUMBER(name)                                                \
@@ -86,6 +92,7 @@ int give_pair(const std::string& question, unsigned* first, unsigned* second) {
   }
 
 extern "C" int nvmlInit_v2() {
+  if (const auto status = fault_of("nvmlInit_v2", 0)) return *status;
   return answer("nvmlDeviceGetCount_v2") ? success : driver_not_loaded;
 }
 extern "C" int nvmlShutdown() { return success; }
@@ -104,6 +111,7 @@ extern "C" int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
   unsigned count = 0;
   nvmlDeviceGetCount_v2(&count);
   if (index >= count) return not_found;
+  if (const auto status = fault_of("nvmlDeviceGetHandleByIndex_v2", index)) return *status;
   *device = handle_of(index);
   return success;
 }

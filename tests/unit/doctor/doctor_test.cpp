@@ -28,6 +28,11 @@ TEST(Doctor, FindsEachFault) {
        [](Checkup& c) {
          c.environment.virtualisation.nvidia_kernel_module = std::string("570.1");
        }},
+      {"blocker driver_mismatch",
+       [](Checkup& c) {
+         c.nvml = Unknown{"NVML does not start"};
+         c.nvml_status = nvml_versions_differ;
+       }},
       {"blocker backend_unusable",
        [](Checkup& c) {
          c.backends["cuda"] = {Obstacle::not_loaded, "no libcudnn.so.9"};
@@ -80,6 +85,15 @@ TEST(Doctor, FindsEachFault) {
       {"warning gpu_in_use", [](Checkup& c) { c.gpus_now[1].processes = int64_t{1}; }},
       {"note persistence_off", [](Checkup& c) { gpu(c).persistence = false; }},
       {"warning ecc_pending", [](Checkup& c) { gpu(c).ecc_change_pending = true; }},
+      {"note unlike_gpus", [](Checkup& c) { gpu(c, 1).name = "NVIDIA RTX A6000"; }},
+      {"warning mig_pending", [](Checkup& c) { gpu(c).mig_change_pending = true; }},
+      {"warning mig_empty", [](Checkup& c) { gpu(c).mig = true; }},
+      {"warning link_slow",
+       [](Checkup& c) {
+         c.gpus_now[0].link_is_slow = true;
+         gpu(c).link_generation = 2;
+         gpu(c).largest_link_generation = 5;
+       }},
       {"warning memory_repair_pending", [](Checkup& c) { gpu(c).memory_repair_pending = true; }},
       {"blocker compute_prohibited",
        [](Checkup& c) { gpu(c).compute_mode = std::string("prohibited"); }},
@@ -154,6 +168,32 @@ TEST(Doctor, FindsEachFault) {
     break_it(checkup);
     EXPECT_EQ(worst(checkup), expected);
   }
+}
+
+TEST(Doctor, OthersMayUseOnePercentOfManyCpus) {
+  Checkup checkup = healthy();
+  checkup.cpus_busy_with_others = 1.3;
+  checkup.environment.logical_cpus = 192;
+  EXPECT_EQ(worst(checkup), "");
+  checkup.cpus_busy_with_others = 2;
+  EXPECT_EQ(worst(checkup), "note cpus_in_use");
+}
+
+TEST(Doctor, ACardHasTheNvLinksOfItsBridges) {
+  const auto with = [](const char* name, int64_t active) {
+    Checkup checkup = healthy();
+    for (Gpu& one : checkup.environment.gpus) {
+      one.name = name;
+      one.active_nvlinks = active;
+      one.inactive_nvlinks = 18 - active;
+    }
+    return worst(checkup);
+  };
+  EXPECT_EQ(with("NVIDIA H100 NVL", 12), "");
+  EXPECT_EQ(with("NVIDIA H100 PCIe", 12), "");
+  EXPECT_EQ(with("NVIDIA H100 NVL", 10), "warning nvlink_down");
+  EXPECT_EQ(with("NVIDIA H100 80GB HBM3", 12), "warning nvlink_down");
+  EXPECT_EQ(with("NVIDIA H200 NVL", 12), "warning nvlink_down") << "whose bridges have them all";
 }
 
 TEST(Doctor, WhatIsNotKnownIsNoFault) {

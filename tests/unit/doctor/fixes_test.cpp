@@ -13,6 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 
 TEST(Fixes, AdviceIsForWhatABackendLacks) {
   Checkup checkup = healthy();
@@ -46,6 +47,29 @@ Fixes fixes_of(Checkup checkup, const std::string& code) {
   found.hypervisor = std::string("vmware");
   fixes.esxi = fix_of(checkup, code);
   return fixes;
+}
+
+TEST(Fixes, AStatusOfNvmlHasItsRemedy) {
+  const auto fix_at = [](int status, const char* container) {
+    Checkup checkup = healthy();
+    checkup.environment.virtualisation.container = std::string(container);
+    checkup.environment.gpus[1].lost = "not reached";
+    checkup.environment.gpus[1].lost_status = status;
+    const std::string of_gpu = fix_of(checkup, "gpu_lost");
+    checkup.nvml = Unknown{"NVML does not start"};
+    checkup.nvml_status = status;
+    const std::string code = status == nvml_versions_differ ? "driver_mismatch" : "no_nvml";
+    EXPECT_EQ(fix_of(checkup, code), of_gpu) << status;
+    return of_gpu;
+  };
+  EXPECT_THAT(fix_at(nvml_no_permission, "none"), HasSubstr("/dev/nvidia*"));
+  EXPECT_THAT(fix_at(nvml_driver_not_loaded, "none"), HasSubstr("modprobe nvidia"));
+  EXPECT_THAT(fix_at(nvml_not_found, "docker"), HasSubstr("NVIDIA_DRIVER_CAPABILITIES"));
+  EXPECT_THAT(fix_at(nvml_gpu_is_lost, "none"), HasSubstr("Xid 79"));
+  EXPECT_THAT(fix_at(nvml_versions_differ, "none"), StartsWith("restart the machine"));
+  EXPECT_THAT(fix_at(nvml_versions_differ, "docker"), StartsWith("on the host: restart"));
+  EXPECT_THAT(fix_at(nvml_unknown_error, "docker"), HasSubstr("daemon-reload"));
+  EXPECT_THAT(fix_at(nvml_unknown_error, "none"), HasSubstr("NVRM"));
 }
 
 TEST(Fixes, WhatIsTheSameForSeveralKindsIsSaidOnce) {

@@ -16,9 +16,11 @@ using testing::HasSubstr;
 /// NVML as the fake library answers it.
 class GpuFacts : public testing::Test {
  protected:
-  void answer_from(const std::string& fixture) {
+  // `first`: lines that count before those of the fixture.
+  void answer_from(const std::string& fixture, const std::string& first = "") {
     const std::string path = std::string(NM_TESTS_FOLDER) + "/data/nvml/" + fixture + ".txt";
-    setenv("FAKE_NVML_ANSWERS", path.c_str(), 1);
+    const auto answers = root_.write("answers.txt", first + content_of(path));
+    setenv("FAKE_NVML_ANSWERS", answers.c_str(), 1);
   }
   void TearDown() override { unsetenv("FAKE_NVML_ANSWERS"); }
 
@@ -71,6 +73,55 @@ TEST_F(GpuFacts, ConstructedH200sShowAPlanWhichGpusNvlinkConnects) {
   EXPECT_THAT(host.places[0].nvlinks, testing::ElementsAre(1));
   EXPECT_TRUE(placed("elsewhere", NM_FAKE_NVML).places.empty()) << "its driver is out of reach";
   EXPECT_TRUE(placed("localhost", "libno-such.so.1").places.empty());
+}
+
+TEST_F(GpuFacts, AGpuThatIsNotReachedKeepsItsPlaceAndTheReason) {
+  answer_from("constructed_two_h200", "fail nvmlDeviceGetHandleByIndex_v2 1 15\n");
+  const std::vector<Gpu> gpus = all_gpus(Nvml(NM_FAKE_NVML), root_.path());
+  ASSERT_EQ(gpus.size(), 2);
+  EXPECT_FALSE(gpus[0].lost);
+  EXPECT_TRUE(gpus[1].lost);
+  EXPECT_EQ(gpus[1].lost_status, nvml_gpu_is_lost);
+}
+
+TEST_F(GpuFacts, NvmlThatDoesNotStartSaysItsStatus) {
+  answer_from("constructed_two_h200", "fail nvmlInit_v2 0 18\n");
+  try {
+    const Nvml nvml(NM_FAKE_NVML);
+    FAIL() << "it started";
+  } catch (const NvmlDown& error) {
+    EXPECT_EQ(error.status, nvml_versions_differ);
+    EXPECT_THAT(error.what(), testing::HasSubstr("nvmlInit_v2"));
+  }
+}
+
+TEST_F(GpuFacts, AChangeOfMigThatWaitsIsKnown) {
+  answer_from("constructed_two_h200", "nvmlDeviceGetMigMode 0 0 1\n");
+  const std::vector<Gpu> gpus = all_gpus(Nvml(NM_FAKE_NVML), root_.path());
+  EXPECT_EQ(gpus.at(0).mig.value, false);
+  EXPECT_EQ(gpus.at(0).mig_change_pending.value, true);
+}
+
+// As queue systems set it: the user cannot know the index.
+TEST_F(GpuFacts, VisibleGpusMayBeNamedByUuid) {
+  answer_from("constructed_two_h200");
+  for (const auto& [id, minor] : {std::pair("0000:1b:00.0", "0"), std::pair("0000:43:00.0", "1")}) {
+    root_.write("proc/driver/nvidia/gpus/" + std::string(id) + "/information",
+                "Model: \t\t NVIDIA H200\nDevice Minor: \t " + std::string(minor) + "\n");
+    root_.write("dev/nvidia" + std::string(minor), "");
+  }
+  const std::vector<Gpu> gpus = all_gpus(Nvml(NM_FAKE_NVML), root_.path());
+  const auto visible = [&](const std::string& list, const char* library = NM_FAKE_NVML) {
+    return *this_machine(root_.path(), list.c_str(), library).visible_gpus;
+  };
+  EXPECT_THAT(visible(*gpus.at(1).uuid), testing::ElementsAre(1));
+  EXPECT_THAT(visible(*gpus[1].uuid + "," + *gpus[0].uuid), testing::ElementsAre(0, 1));
+  const std::string same = "GPU-0";  // the UUIDs of both begin so
+  EXPECT_THROW(visible(same), std::invalid_argument);
+  EXPECT_THAT(visible(gpus[1].uuid->substr(0, gpus[1].uuid->size() - 4)), testing::ElementsAre(1));
+  EXPECT_THROW(visible("GPU-f"), std::invalid_argument);
+  EXPECT_THROW(visible("MIG-0"), std::invalid_argument);
+  EXPECT_THROW(visible(*gpus[1].uuid, "libno-such.so.1"), std::invalid_argument);
 }
 
 TEST_F(GpuFacts, ConstructedVgpuShowsThatItIsNotLicensed) {

@@ -15,6 +15,7 @@ namespace {
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 // `rows` samples at 10 Hz of one clock, by row.
 template <class Clock>
@@ -119,6 +120,28 @@ TEST(MonitorVerdict, OthersOnTheGpuOrTheCpusShareIt) {
   EXPECT_EQ(judge_samples(table).verdict, MonitorVerdict::shared);
   EXPECT_THAT(texts_of(judge_samples(table).reasons),
               ElementsAre("other processes kept 1.50 CPUs busy"));
+}
+
+TEST(MonitorVerdict, OthersMayUseOnePercentOfManyCpus) {
+  MonitorTable table = quiet();
+  for (size_t i = 2; i < table.values.size(); i += 3) table.values[i] = 1.3;
+  EXPECT_EQ(judge_samples(table, {.logical_cpus = 2}).verdict, MonitorVerdict::shared);
+  const Monitoring result = judge_samples(table, {.logical_cpus = 192});
+  EXPECT_EQ(result.verdict, MonitorVerdict::clean);
+  EXPECT_THAT(texts_of(result.reasons), ElementsAre());
+}
+
+TEST(MonitorVerdict, APcieLinkThatNeverRisesIsTold) {
+  MonitorTable table;
+  table.names = {"link_generation", "link_width"};
+  table.seconds = {1, 2, 3};
+  table.values = {2, 16, 2, 16, 2, 16};
+  table.throttle_bits = {0, 0, 0};
+  table.largest_link_rate = pcie_rate(5, 16);
+  EXPECT_THAT(texts_of(judge_samples(table).reasons),
+              Contains(HasSubstr("the PCIe link stayed 84.4 % below")));
+  table.values[2] = 5;  // under load once, which idle moments do not change
+  EXPECT_THAT(texts_of(judge_samples(table).reasons), Not(Contains(HasSubstr("PCIe"))));
 }
 
 TEST(MonitorVerdict, OthersThatAreMeantToBeThereDoNotCount) {
