@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/pattern.h"
 #include "base/text.h"
 #include "bench/cli/process.h"
 #include "bench/environment/system_files.h"
@@ -184,19 +185,53 @@ std::optional<std::string> said_first(const JobProcess& job) {
   return std::nullopt;
 }
 
-// The last line of a launcher, or of ssh below it, before it sums up between lines of dashes; where
-// it says nothing before them, the first line after.
-std::optional<std::string> said_at_the_end(const JobProcess& job) {
-  std::optional<std::string> last;
-  bool summed_up = false;
-  for (const std::string& line : job.errors()) {
-    if (line.find_first_not_of(' ') == line.npos || line == stop_remark) continue;
-    const bool rule = line.find_first_not_of('-') == line.npos;
-    summed_up = summed_up || rule;
-    if (summed_up && last) break;
-    if (!rule) last = line.substr(line.find_first_not_of(' '));
+// What ssh remarks whether or not it succeeds.
+bool is_remark(const std::string& line) {
+  static const Pattern remarks(R"(^(Warning:|debug[123]:|Pseudo-terminal |\*\* ))");
+  return line == stop_remark || remarks.is_in(line);
+}
+
+// The first sentence of what a launcher sums up, with the lines that name a host or a file, as
+// "Node: vm1".
+std::string sentence_of(const std::vector<std::string>& lines) {
+  static const Pattern names(R"(^(Node|Executable|Host|Application): +\S)");
+  std::string sentence;
+  std::vector<std::string> named;
+  bool in_sentence = true;
+  for (const std::string& line : lines) {
+    if (names.is_in(line)) {
+      const size_t colon = line.find(':');
+      named.push_back(line.substr(0, colon + 2) +
+                      line.substr(line.find_first_not_of(' ', colon + 1)));
+      continue;
+    }
+    in_sentence = in_sentence && !line.empty() && sentence.find(". ") == sentence.npos;
+    if (in_sentence) sentence += (sentence.empty() ? "" : " ") + line;
   }
-  return last;
+  sentence = sentence.substr(0, std::min(sentence.find(". "), sentence.size() - 1) + 1);
+  return sentence + (named.empty() ? "" : " " + joined(named));
+}
+
+// The last line of a launcher, or of ssh below it, before it sums up between lines of dashes; what
+// it sums up, where nothing was said before, or where that names what could not be started.
+std::optional<std::string> said_at_the_end(const JobProcess& job) {
+  std::optional<std::string> before;
+  std::vector<std::string> summary;
+  int rules = 0;
+  for (const std::string& line : job.errors()) {
+    const size_t begin = line.find_first_not_of(' ');
+    const std::string words = begin == line.npos ? "" : line.substr(begin);
+    const bool is_rule = !words.empty() && words.find_first_not_of('-') == words.npos;
+    rules += is_rule ? 1 : 0;
+    if (rules == 2) break;
+    if (rules == 1 && !is_rule) summary.push_back(words);
+    if (rules == 0 && !words.empty() && !is_remark(words)) before = words;
+  }
+  while (!summary.empty() && summary.front().empty()) summary.erase(summary.begin());
+  if (summary.empty()) return before;
+  const bool names_it = summary.front().starts_with("mpirun was unable to") ||
+                        summary.front().starts_with("prterun was unable to");
+  return before && !names_it ? before : sentence_of(summary);
 }
 
 // The words of a process before somebody kills it are no reason.

@@ -168,8 +168,12 @@ std::vector<KernelChoice> load_kernel_choices(const std::filesystem::path& path,
 
 void save_kernel_choices(const std::filesystem::path& path, const std::string& context,
                          const std::vector<KernelChoice>& plans, double most_lock_seconds) {
-  std::error_code ignored;  // opening the lock says what is wrong
-  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), ignored);
+  std::error_code error;
+  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);
+  if (error) {
+    throw OutputError("cannot make the folder " + path.parent_path().string() + ": " +
+                      error.message());
+  }
   const Descriptor lock = locked(path.string() + ".lock", most_lock_seconds);
   CacheFile cache;
   try {

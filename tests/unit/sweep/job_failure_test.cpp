@@ -93,7 +93,19 @@ TEST(JobFailure, ALauncherThatFailsIsReportedWithItsReason) {
                        "ORTE was unable", "-----"}),
             "ssh: connect to host vm1: no route" + end);
   EXPECT_EQ(reason_of({"-----", "There are not enough slots", "for all", "-----"}),
-            "There are not enough slots" + end);
+            "There are not enough slots for all" + end);
+  EXPECT_EQ(
+      reason_of({"Warning: Permanently added vm1 to the list of known hosts.", "Welcome to vm1",
+                 "-----", "mpirun was unable to find the specified executable file, and therefore",
+                 "did not launch the job.  This error was first reported for process", "rank 1.",
+                 "", "NOTE: A common cause is misspelling", "", "Node:       vm1",
+                 "Executable: /opt/nearmetal", "-----"}),
+      "mpirun was unable to find the specified executable file, and therefore did not launch "
+      "the job. Node: vm1, Executable: /opt/nearmetal" +
+          end);
+  EXPECT_EQ(reason_of({"Warning: added vm0", "debug1: Exit status 255", "-----", "ORTE was unable",
+                       "to start", "-----"}),
+            "ORTE was unable to start" + end);
   EXPECT_EQ(reason_of({"bash: mpirun: not found"}), "bash: mpirun: not found" + end);
   EXPECT_EQ(reason_of({}), "it said nothing" + end);
   const char* const remark = "stopping after this step; once more stops at once";
