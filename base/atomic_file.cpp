@@ -30,6 +30,15 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
 
+// umask() would change that of other threads for a moment.
+mode_t own_umask() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    if (mode_t mask = 0; word == "Umask:" && status >> std::oct >> mask) return mask;
+  }
+  return 022;
+}
+
 // As whom this user namespace shows the machine's root.
 uid_t root_user() {
   struct stat found {};
@@ -111,8 +120,7 @@ class TemporaryFile {
 
   void take_name(bool replace) {
     // mkostemp() makes files that only their owner reads; a report is for everyone that umask lets.
-    const mode_t mask = umask(0);
-    umask(mask);
+    const mode_t mask = own_umask();
     if (fchmod(file_.number(), 0666 & ~mask) != 0 || fsync(file_.number()) != 0)
       fail_with_errno(path_);
     if (name_.empty() && link_as(path_)) return;
