@@ -355,6 +355,7 @@ Run run_of_job(const Run& run, size_t job) {
   own.world_size = recorded.ranks;
   own.sample = recorded.sample;
   if (recorded.flops_per_sample) own.flops_per_sample = *recorded.flops_per_sample;
+  own.parameters = recorded.parameters.value_or(own.parameters);
   if (own.window) {
     TimedWindow& window = *own.window.value;
     window.first_step = recorded.first_step.value_or(window.first_step);

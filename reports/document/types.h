@@ -328,6 +328,7 @@ struct ConcurrentJob {
   std::optional<int64_t> steps{};            // in its window
   SampleUnit sample = SampleUnit::image;     // in which its throughput is
   std::optional<double> flops_per_sample{};  // null: not told
+  std::optional<int64_t> parameters{};       // of its network; null: not told
 };
 
 /// A process that trains nothing and was there to disturb the jobs of a run: what it did while they

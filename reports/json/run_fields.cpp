@@ -275,6 +275,8 @@ void fields(Archive& field, ConcurrentJob& job) {
   field.added("steps", job.steps, at_least(1), "Steps in its window; since 1.6");
   field.added(field.words().flops_key, job.flops_per_sample, above(0),
               "Operations of a step, as those of the run; null: not reported; since 1.10");
+  field.added("parameters", job.parameters, at_least(0),
+              "Trained values of its network; null: not reported");
 }
 
 void fields(Archive& field, Neighbour& neighbour) {

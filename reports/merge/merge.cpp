@@ -304,7 +304,8 @@ void add_job(const Run& job, double samples_per_second, Run& run) {
                       .first_step = job.window->first_step,
                       .steps = job.window->steps,
                       .sample = job.sample,
-                      .flops_per_sample = job.flops_per_sample});
+                      .flops_per_sample = job.flops_per_sample,
+                      .parameters = job.parameters});
 }
 
 void merge_concurrent_throughput(const std::vector<Report>& jobs, Run& run) {
