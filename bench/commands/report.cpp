@@ -17,9 +17,9 @@
 #include "reports/compare/work_text.h"
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/charts/charts.h"
+#include "reports/formats/charts/run_order.h"
 #include "reports/formats/page.h"
 #include "reports/formats/report_text.h"
-#include "reports/formats/run_history.h"
 
 namespace nearmetal {
 namespace {

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "base/text.h"
-#include "reports/compare/doubt.h"
 #include "reports/compare/run_difference.h"
 #include "reports/statistics/robust.h"
 #include "reports/statistics/statistics.h"

@@ -1,11 +1,14 @@
-// How the machines of two sides differ, and whether they are what they are given as.
+// How the machines of two sides differ, by their facts and their monitors, and whether they are
+// what they are given as.
 #pragma once
 
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "reports/compare/run_set.h"
+#include "reports/document/types.h"
 
 namespace nearmetal {
 
@@ -32,5 +35,17 @@ std::vector<Warning> doubts_of_claim(const std::vector<Environment>& bare,
                                      const std::vector<Environment>& next, ComparisonForm form);
 /// The same; or, of imported results, that their machines are as they were published.
 std::vector<Warning> doubts_of_claim(const RunSet& bare, const RunSet& next, ComparisonForm form);
+
+/// Figures by which the sides differ more than the runs within them do, each in words: "CPU clock
+/// 2.60 GHz instead of 3.50 GHz (-25.7 %)".
+struct MonitoredDifferences {
+  std::vector<std::string> causes;  // that slow the side which is slower
+  std::vector<std::string> others;
+};
+
+/// Of complete runs. A figure that a run lacks is left out, as is the clock of CPUs beside a GPU,
+/// which wait.
+MonitoredDifferences monitored_differences(std::span<const Run* const> base,
+                                           std::span<const Run* const> next, bool next_is_slower);
 
 }  // namespace nearmetal

@@ -1,7 +1,9 @@
-// The difference of the runs of two sides, by whichever method they allow.
+// The difference of the runs of two sides, by whichever method they allow, and when they leave no
+// verdict, whatever their mean says.
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "reports/compare/compare.h"
@@ -45,9 +47,15 @@ std::optional<RunDifference> difference_beside_trend(const CountedRuns& base,
 
 /// From means of sessions where a side has several, or `others`, runs of neither side, show how
 /// they differ; else from pairs, else from two samples, beside their trend where they follow one.
-/// None for fewer than 2 runs a side, and where
-/// nothing varies.
+/// None for fewer than 2 runs a side, and where nothing varies.
 std::optional<RunDifference> run_difference(const CountedRuns& base, const CountedRuns& next,
                                             const CountedRuns& others, bool base_can_grow);
+
+/// Why a row of runs of one session leaves no verdict: it would be another without one run that
+/// lies far from the others, most runs contradict the mean, or it depends on when runs were taken.
+/// None where it holds, and of several sessions. The row has its figures.
+std::optional<std::string> doubt_of(const ComparisonRow& row, const CountedRuns& base,
+                                    const CountedRuns& next, const Metric& metric,
+                                    const CompareOptions& options);
 
 }  // namespace nearmetal

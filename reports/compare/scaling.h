@@ -1,7 +1,8 @@
-// How throughput grows with the number of ranks.
+// How throughput grows with the number of ranks, and goes over each setting of a grid.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,5 +42,39 @@ std::string scaling_text(const ScalingPoint& point);
 /// The same as ScalingPoint::against, of an arm with a complete run that has no point: why it has
 /// none, "none: '1x1x1' differs in threads".
 std::string without_reference_text(const RunSet& set, const RunArm& arm);
+
+struct CurvePoint {
+  const RunArm* arm = nullptr;
+  std::string value;             // of the setting; --batch auto as the batch that it found
+  std::optional<double> number;  // of that value, where it is one
+};
+
+/// Arms that differ in one setting of the grid alone, two or more, each with a complete run.
+struct GridCurve {
+  std::string setting;
+  std::string others;              // in what it differs from the setting's other curves; may be ""
+  std::vector<CurvePoint> points;  // numbers rise, others are in the order of the set
+};
+
+/// The curves by setting, and there in the order of the set. Their arms are those of `set`.
+std::vector<GridCurve> grid_curves(const RunSet& set);
+
+/// How far from the best throughput a smaller batch may be to be preferred: 5 %.
+inline constexpr double least_share_at_knee = 0.95;
+
+/// The smallest batch whose throughput is within 5 % of the best of its curve.
+struct Knee {
+  const CurvePoint* point = nullptr;
+  const CurvePoint* best = nullptr;
+  Estimate share{};  // of the best throughput
+  bool best_is_largest = false;
+};
+
+/// None for settings that are no batch. `curve` must outlive the result.
+std::optional<Knee> knee_of(const GridCurve& curve);
+
+/// The text that arms of one combination of the grid have in common, for contexts; empty where
+/// there is none. `any_batch`: whatever its batch.
+std::string combination_text(const RunArm& arm, bool any_batch = false);
 
 }  // namespace nearmetal

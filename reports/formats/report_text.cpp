@@ -15,7 +15,6 @@
 #include "reports/formats/charts/run_order.h"
 #include "reports/formats/headline.h"
 #include "reports/formats/nic_text.h"
-#include "reports/formats/run_history.h"
 #include "reports/formats/run_tables.h"
 #include "reports/sharing/arm_figures.h"
 #include "reports/sharing/fraction_tables.h"

@@ -8,7 +8,6 @@
 
 #include "base/text.h"
 #include "reports/compare/comparison_row.h"
-#include "reports/compare/grid_curves.h"
 #include "reports/compare/scaling.h"
 #include "reports/compare/work_text.h"
 #include "reports/document/metric.h"

@@ -10,7 +10,7 @@
 
 #include "base/text.h"
 #include "reports/compare/comparison_row.h"
-#include "reports/compare/grid_curves.h"
+#include "reports/compare/scaling.h"
 #include "reports/compare/work_text.h"
 #include "reports/document/metric.h"
 #include "reports/sharing/arm_figures.h"

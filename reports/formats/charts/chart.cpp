@@ -12,12 +12,12 @@ namespace {
 constexpr size_t line_length = 24;     // of labels beside a plot, which shall keep its width
 constexpr double room_of_value = 0.2;  // behind the longest bar
 
-std::string cut(const std::string& text, size_t length) {
+std::string cut_with_dots(const std::string& text, size_t length) {
   return text.size() > length ? text.substr(0, length - 2) + ".." : text;
 }
 
 std::string plain_label(const std::string& text) {
-  std::string label = cut(text, 2 * line_length);
+  std::string label = cut_with_dots(text, 2 * line_length);
   for (char& c : label) {
     const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0;
     if (!plain && std::string(" .,:;+-_|#/()*").find(c) == std::string::npos) c = '_';
@@ -33,7 +33,8 @@ std::string on_two_lines(const std::string& label) {
   const bool fits = end != label.npos && label.size() - end - 2 <= line_length;
   end = fits ? end + 1 : label.rfind(' ', line_length);
   const size_t next = end == label.npos ? line_length : end + 1;
-  return label.substr(0, std::min(end, line_length)) + "\\n" + cut(label.substr(next), line_length);
+  return label.substr(0, std::min(end, line_length)) + "\\n" +
+         cut_with_dots(label.substr(next), line_length);
 }
 
 std::string line_at(double value) {

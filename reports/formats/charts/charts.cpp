@@ -6,7 +6,7 @@
 #include <set>
 
 #include "reports/compare/comparison_row.h"
-#include "reports/compare/grid_curves.h"
+#include "reports/compare/scaling.h"
 #include "reports/document/metric.h"
 #include "reports/formats/charts/run_order.h"
 #include "reports/formats/charts/scaling_charts.h"

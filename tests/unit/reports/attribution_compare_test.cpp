@@ -3,7 +3,7 @@
 
 #include <sstream>
 
-#include "reports/compare/monitored_differences.h"
+#include "reports/compare/environment_differences.h"
 #include "reports/formats/comparison_json.h"
 #include "reports/formats/comparison_text.h"
 #include "tests/support/made_up_machine.h"

@@ -1,5 +1,3 @@
-#include "reports/compare/grid_curves.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,3 @@
-#include "reports/formats/run_history.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
