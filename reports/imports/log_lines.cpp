@@ -65,11 +65,10 @@ bool is_of_header(const std::string& name) {
   return std::ranges::any_of(work_names, is_it) || std::ranges::count(fact_names, name) > 0;
 }
 
-void take_value(const PublishedLog& log, const LogLine& line, const std::string& name,
-                const std::string& value, Header& header) {
+void take_value(const LogLine& line, const std::string& name, const std::string& value,
+                Header& header) {
   if (header.values.contains(name)) {
-    stop_at(log, line.number,
-            "'" + name + ":' comes again, and the run of line " + std::to_string(header.line) +
+    line.refuse("'" + name + ":' comes again, and the run of line " + std::to_string(header.line) +
                 " has no '" + total_words + "' yet: keep the output of one rank");
   }
   if (header.line == 0) header.line = line.number;
@@ -77,48 +76,46 @@ void take_value(const PublishedLog& log, const LogLine& line, const std::string&
 }
 
 // "128 global", or on the next line "64.0 per device".
-void take_batch(const PublishedLog& log, const LogLine& line, const std::string& text,
-                Header& header) {
+void take_batch(const LogLine& line, const std::string& text, Header& header) {
   const size_t end = text.find(' ');
   const std::string of = end == text.npos ? "" : text.substr(end + 1);
   std::optional<double>& batch = of == "global" ? header.global_batch : header.batch;
   if (of != "global" && of != "per device") {
-    stop_at(log, line.number, "'Batch size:' must be followed by 'N global' and 'N per device'");
+    line.refuse("'Batch size:' must be followed by 'N global' and 'N per device'");
   }
-  batch = positive_number(log, line.number, text.substr(0, end), "the batch size");
+  batch = line.positive_number(text.substr(0, end), "the batch size");
 }
 
 // Each device computes a batch of its own.
-int64_t devices_of(const PublishedLog& log, int64_t line, const Header& header) {
+int64_t devices_of(const LogLine& line, const Header& header) {
   const double devices = *header.global_batch / *header.batch;
   if (devices >= 1 && devices < 1e6 && devices == std::floor(devices)) {
     return static_cast<int64_t>(devices);
   }
-  stop_at(log, line,
-          "the global batch size of the run that began on line " + std::to_string(header.line) +
+  line.refuse("the global batch size of the run that began on line " + std::to_string(header.line) +
               " is no multiple of that of each device");
 }
 
-void require_whole(const PublishedLog& log, int64_t line, const Header& header) {
+void require_whole(const LogLine& line, const Header& header) {
   if (header.line == 0) {
-    stop_at(log, line, std::string("'") + total_words + "' without a header before it ('Model:')");
+    line.refuse(std::string("'") + total_words + "' without a header before it ('Model:')");
   }
   const char* const lacking = !header.values.contains("Model") ? "Model:"
                               : !header.global_batch           ? "Batch size: N global"
                               : !header.batch                  ? "N per device"
                                                                : nullptr;
   if (lacking == nullptr) return;
-  stop_at(log, line,
-          "the run that began on line " + std::to_string(header.line) + " lacks '" + lacking + "'");
+  line.refuse("the run that began on line " + std::to_string(header.line) + " lacks '" + lacking +
+              "'");
 }
 
-NamedResult result_of(const PublishedLog& log, const LogLine& line, const Header& header) {
-  require_whole(log, line.number, header);
+NamedResult result_of(const LogLine& line, const Header& header) {
+  require_whole(line, header);
   ImportedRun result;
   result.line = header.line;
-  result.world_size = devices_of(log, line.number, header);
-  result.throughput = positive_number(
-      log, line.number, trimmed(line.text.substr(std::string(total_words).size())), total_words);
+  result.world_size = devices_of(line, header);
+  result.throughput =
+      line.positive_number(trimmed(line.text.substr(std::string(total_words).size())), total_words);
   result.work["batch"] = shortest(*header.batch, 9);
   for (const auto& [name, field] : work_names) {
     if (header.values.contains(name)) result.work[field] = header.values.at(name);
@@ -129,7 +126,7 @@ NamedResult result_of(const PublishedLog& log, const LogLine& line, const Header
   if (result.facts.contains("Mode")) {
     const std::string& mode = result.facts.at("Mode");
     if (mode != "training" && mode != "forward-only") {
-      stop_at(log, header.line, "Mode is " + mode + ": import reads training");
+      LogPlace{line.log, header.line}.refuse("Mode is " + mode + ": import reads training");
     }
     result.work["forward_only"] = "no";  // the forward pass of training, which it does not have
     if (mode != "training") result.work["inference"] = "yes";
@@ -161,28 +158,26 @@ std::vector<std::string> words_in(const std::string& text) {
   return words;
 }
 
-void begin(const PublishedLog& log, const LogLine& line, Table& table) {
+void begin(const LogLine& line, Table& table) {
   if (table.line == 0) table.line = line.number;
   if (!table.has_columns) return;
-  stop_at(log, line.number,
-          "another table begins, and that of the run of line " + std::to_string(table.line) +
+  line.refuse("another table begins, and that of the run of line " + std::to_string(table.line) +
               " has no '" + average_words + "'");
 }
 
 // "#  Rank  0 Group  0 Pid  12 on  host device  0 [0x07] NVIDIA A100": they count from 0.
-void take_rank(const PublishedLog& log, const LogLine& line, const std::vector<std::string>& found,
-               Table& table) {
-  begin(log, line, table);
+void take_rank(const LogLine& line, const std::vector<std::string>& found, Table& table) {
+  begin(line, table);
   if (found[1] != std::to_string(table.ranks)) {
-    stop_at(log, line.number, "rank " + std::to_string(table.ranks) + " must come next");
+    line.refuse("rank " + std::to_string(table.ranks) + " must come next");
   }
   ++table.ranks;
   table.device = found[2];
 }
 
 // The result of one placement: its time, algbw, busbw and #wrong begin at this column.
-ImportedRun result_of(const PublishedLog& log, const LogLine& line,
-                      const std::vector<std::string>& cells, size_t column, const Table& table) {
+ImportedRun result_of(const LogLine& line, const std::vector<std::string>& cells, size_t column,
+                      const Table& table) {
   ImportedRun run;
   run.line = line.number;
   if (table.ranks > 0) run.world_size = table.ranks;
@@ -192,30 +187,29 @@ ImportedRun result_of(const PublishedLog& log, const LogLine& line,
   run.work["redop"] = cells[3];
   run.work["placement"] = column == 5 ? "out of place" : "in place";
   if (!table.device.empty()) run.facts["system"] = table.device;
-  positive_number(log, line.number, cells[column], "time");
+  line.positive_number(cells[column], "time");
   run.facts["time_us"] = cells[column];
   const std::string& wrong = cells[column + 3];
   if (wrong != "0" && wrong != "N/A") {
-    stop_at(log, line.number, "#wrong is " + wrong + ": the sums are not right");
+    line.refuse("#wrong is " + wrong + ": the sums are not right");
   }
   const std::string& bandwidth = cells[column + 2];
   if (bandwidth.find_first_not_of("0.") == bandwidth.npos) return run;
-  run.bus_bandwidth = bytes_per_gb * positive_number(log, line.number, bandwidth, "busbw");
+  run.bus_bandwidth = bytes_per_gb * line.positive_number(bandwidth, "busbw");
   return run;
 }
 
-void take_row(const PublishedLog& log, const LogLine& line, Table& table) {
+void take_row(const LogLine& line, Table& table) {
   const std::vector<std::string> cells = words_in(line.text);
-  if (!table.has_columns) stop_at(log, line.number, "a row comes before the names of its columns");
+  if (!table.has_columns) line.refuse("a row comes before the names of its columns");
   if (cells.size() != columns.size()) {
-    stop_at(log, line.number,
-            "a row has " + counted(std::ssize(cells), "value") + ", and not " +
+    line.refuse("a row has " + counted(std::ssize(cells), "value") + ", and not " +
                 std::to_string(columns.size()));
   }
   if (cells[0] == "0") return;  // nothing was sent
-  positive_number(log, line.number, cells[0], "size");
+  line.positive_number(cells[0], "size");
   for (const size_t column : {5, 9}) {
-    ImportedRun run = result_of(log, line, cells, column, table);
+    ImportedRun run = result_of(line, cells, column, table);
     if (!run.bus_bandwidth) continue;  // too small for the digits that are printed
     const std::string name = (table.collective.empty() ? "" : table.collective + " ") + cells[0] +
                              " bytes, " + run.work["placement"];
@@ -223,31 +217,30 @@ void take_row(const PublishedLog& log, const LogLine& line, Table& table) {
   }
 }
 
-void take_comment(const PublishedLog& log, const LogLine& line, Table& table) {
+void take_comment(const LogLine& line, Table& table) {
   static const Pattern rank("^#\\s+Rank\\s+([0-9]+) .* device\\s+[0-9]+ \\[[^\\]]*\\] (.*)$");
   static const Pattern test("^# Collective test starting: ([a-z_]+)_perf$");
   constexpr size_t longest = 500;
   if (line.text.size() > longest) return;
   if (const auto found = rank.groups_of(line.text); !found.empty()) {
-    return take_rank(log, line, found, table);
+    return take_rank(line, found, table);
   }
   if (const auto found = test.groups_of(line.text); !found.empty()) {
-    begin(log, line, table);
+    begin(line, table);
     table.collective = found[1];
     return;
   }
   std::vector<std::string> words = words_in(line.text.substr(1));
   if (words.empty() || words.front() != "size") return;
-  begin(log, line, table);
+  begin(line, table);
   if (words != columns) {
-    stop_at(log, line.number, "the columns must be " + joined(columns, " "));
+    line.refuse("the columns must be " + joined(columns, " "));
   }
   table.has_columns = true;
 }
 
-void end_table(const PublishedLog& log, const LogLine& line, Table& table,
-               std::vector<NamedResult>& results) {
-  if (table.results.empty()) stop_at(log, line.number, "there is no row with a busbw above 0");
+void end_table(const LogLine& line, Table& table, std::vector<NamedResult>& results) {
+  if (table.results.empty()) line.refuse("there is no row with a busbw above 0");
   for (NamedResult& result : table.results) {
     result.run.number = std::ssize(results);
     results.push_back(std::move(result));
@@ -265,32 +258,33 @@ std::vector<LogLine> lines_of(const PublishedLog& log) {
     std::string line = log.text.substr(begin, end - begin);
     begin = end + 1;
     ++number;
-    if (line.find('\0') != line.npos) stop_at(log, number, "it holds a NUL byte, and is no text");
+    if (line.find('\0') != line.npos)
+      LogPlace{&log, number}.refuse("it holds a NUL byte, and is no text");
     while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
     std::string rank = "0";
     std::string text = without_prefix(line, rank);
-    if (rank.find_first_not_of('0') == rank.npos) lines.push_back({number, std::move(text)});
+    if (rank.find_first_not_of('0') == rank.npos)
+      lines.push_back({{&log, number}, std::move(text)});
   }
   return lines;
 }
 
-void stop_at(const PublishedLog& log, int64_t line, const std::string& why) {
-  throw InvalidReport(log.file + ":" + std::to_string(line) + ": " + printable(why));
+void LogPlace::refuse(const std::string& why) const {
+  throw InvalidReport(log->file + ":" + std::to_string(number) + ": " + printable(why));
 }
 
 void stop_at_end(const PublishedLog& log, const std::string& why) {
   const auto ends = std::ranges::count(log.text, '\n');
   const bool whole = log.text.empty() || log.text.ends_with('\n');
-  stop_at(log, std::max<int64_t>(1, ends + (whole ? 0 : 1)), "it ends here: " + why);
+  LogPlace{&log, std::max<int64_t>(1, ends + (whole ? 0 : 1))}.refuse("it ends here: " + why);
 }
 
-double positive_number(const PublishedLog& log, int64_t line, const std::string& text,
-                       const std::string& name) {
+double LogPlace::positive_number(const std::string& text, const std::string& name) const {
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
   const bool decimal = text.find_first_not_of("0123456789.eE+-") == text.npos;
   if (decimal && !text.empty() && *end == '\0' && std::isfinite(value) && value > 0) return value;
-  stop_at(log, line, name + " must be a number above 0, not '" + text.substr(0, 40) + "'");
+  refuse(name + " must be a number above 0, not '" + text.substr(0, 40) + "'");
 }
 
 std::string arm_of(const std::string& work, const ImportedRun& run) {
@@ -305,21 +299,21 @@ std::vector<NamedResult> results_of_tf_cnn_benchmarks(const PublishedLog& log) {
   Header header;
   for (const LogLine& line : lines_of(log)) {
     if (line.text.starts_with(total_words)) {
-      results.push_back(result_of(log, line, header));
+      results.push_back(result_of(line, header));
       results.back().run.number = std::ssize(results) - 1;
       header = {};
       continue;
     }
     if (line.text.size() > longest) continue;
     if (const auto batch = per_device.groups_of(line.text); !batch.empty()) {
-      take_batch(log, line, batch[1], header);
+      take_batch(line, batch[1], header);
     }
     const std::vector<std::string> found = value.groups_of(line.text);
     if (found.empty()) continue;
     if (found[1] == "Batch size") {
-      take_batch(log, line, trimmed(found[2]), header);
+      take_batch(line, trimmed(found[2]), header);
     } else if (is_of_header(found[1])) {
-      take_value(log, line, found[1], trimmed(found[2]), header);
+      take_value(line, found[1], trimmed(found[2]), header);
     }
   }
   if (header.line != 0) {
@@ -336,12 +330,12 @@ std::vector<NamedResult> results_of_nccl_tests(const PublishedLog& log) {
   for (const LogLine& line : lines_of(log)) {
     const size_t first = line.text.find_first_not_of(' ');
     if (line.text.starts_with(average_words)) {
-      end_table(log, line, table, results);
+      end_table(line, table, results);
     } else if (line.text.starts_with("#")) {
-      take_comment(log, line, table);
+      take_comment(line, table);
     } else if (table.has_columns && first != line.text.npos &&
                std::isdigit(line.text[first]) != 0) {
-      take_row(log, line, table);
+      take_row(line, table);
     }
   }
   if (table.has_columns) {

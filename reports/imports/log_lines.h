@@ -14,8 +14,18 @@ struct PublishedLog {
   std::string text;
 };
 
-struct LogLine {
+/// A line of a log, for messages.
+struct LogPlace {
+  const PublishedLog* log = nullptr;
   int64_t number = 1;
+
+  /// Throws InvalidReport that names the place.
+  [[noreturn]] void refuse(const std::string& why) const;
+  /// A finite number above 0 and nothing else, or refuse().
+  double positive_number(const std::string& text, const std::string& name) const;
+};
+
+struct LogLine : LogPlace {
   std::string text;  // without its end, and what a scheduler or launcher put before it
 };
 
@@ -24,17 +34,12 @@ struct NamedResult {
   ImportedRun run;
 };
 
-/// All lines, but those that mpirun or srun marked as of other ranks than the first.
+/// All lines of a log, which must outlive them, but those that mpirun or srun marked as of other
+/// ranks than the first.
 std::vector<LogLine> lines_of(const PublishedLog& log);
 
-/// Throws InvalidReport that names the place.
-[[noreturn]] void stop_at(const PublishedLog& log, int64_t line, const std::string& why);
-/// For what is missing where the text ends.
+/// Throws InvalidReport for what is missing where the text ends.
 [[noreturn]] void stop_at_end(const PublishedLog& log, const std::string& why);
-
-/// A finite number above 0 and nothing else, or stop_at().
-double positive_number(const PublishedLog& log, int64_t line, const std::string& text,
-                       const std::string& name);
 
 /// "resnet50, 8 GPUs": of what the results say of their work.
 std::string arm_of(const std::string& work, const ImportedRun& run);

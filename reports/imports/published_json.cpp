@@ -27,17 +27,15 @@ using json::Document;
 constexpr const char* marker = ":::MLLOG ";
 constexpr double milliseconds_per_second = 1e3;
 
-struct Event {
-  int64_t line = 0;
+struct Event : LogPlace {
   std::string key;
   double milliseconds = 0;  // since 1970
   Document value;
   Document metadata;
 };
 
-struct Fact {
+struct Fact : LogPlace {
   std::string text;
-  int64_t line = 0;
 };
 
 // The facts by which a run is known, and those that are reported beside.
@@ -65,7 +63,7 @@ std::string text_of(const Document& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-Event event_of(const PublishedLog& log, const LogLine& line, size_t begin) {
+Event event_of(const LogLine& line, size_t begin) {
   Document document;
   try {
     const std::string text = line.text.substr(begin);
@@ -75,21 +73,21 @@ Event event_of(const PublishedLog& log, const LogLine& line, size_t begin) {
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception&) {
-    stop_at(log, line.number, ":::MLLOG is followed by no whole JSON object");
+    line.refuse(":::MLLOG is followed by no whole JSON object");
   }
-  if (!document.is_object()) stop_at(log, line.number, ":::MLLOG is followed by no JSON object");
+  if (!document.is_object()) line.refuse(":::MLLOG is followed by no JSON object");
   const auto number_in = [&](const char* name) {
     const Document& found = document.value(name, Document());
-    if (!found.is_number()) stop_at(log, line.number, std::string(name) + " must be a number");
+    if (!found.is_number()) line.refuse(std::string(name) + " must be a number");
     return found.get<double>();
   };
   const Document key = document.value("key", Document());
-  if (!key.is_string()) stop_at(log, line.number, "key must be a text");
-  Event event{line.number, key.get<std::string>(), number_in("time_ms"),
+  if (!key.is_string()) line.refuse("key must be a text");
+  Event event{line, key.get<std::string>(), number_in("time_ms"),
               document.value("value", Document()), document.value("metadata", Document())};
   constexpr double latest = 253402300799e3;  // the year 9999
   if (event.milliseconds >= 0 && event.milliseconds <= latest) return event;
-  stop_at(log, line.number, "time_ms must be milliseconds since 1970");
+  line.refuse("time_ms must be milliseconds since 1970");
 }
 
 std::string time_stamp_of(const Event& event) {
@@ -101,63 +99,56 @@ std::string time_stamp_of(const Event& event) {
   return text.data();
 }
 
-void take_fact(const PublishedLog& log, const Event& event, MlperfRun& run) {
+void take_fact(const Event& event, MlperfRun& run) {
   const std::string text = text_of(event.value);
-  const auto [known, is_new] = run.facts.emplace(event.key, Fact{text, event.line});
+  const auto [known, is_new] = run.facts.emplace(event.key, Fact{event, text});
   if (is_new || known->second.text == text) return;
-  stop_at(log, event.line,
-          event.key + " is " + shortened(text) + ", and was " + shortened(known->second.text) +
-              " on line " + std::to_string(known->second.line));
+  event.refuse(event.key + " is " + shortened(text) + ", and was " + shortened(known->second.text) +
+               " on line " + std::to_string(known->second.number));
 }
 
 // Since another event; time must pass.
-double seconds_from(const PublishedLog& log, const Event& from, const Event& to) {
+double seconds_from(const Event& from, const Event& to) {
   if (to.milliseconds > from.milliseconds) {
     return (to.milliseconds - from.milliseconds) / milliseconds_per_second;
   }
-  stop_at(log, to.line,
-          to.key + " is not later than " + from.key + " on line " + std::to_string(from.line));
+  to.refuse(to.key + " is not later than " + from.key + " on line " + std::to_string(from.number));
 }
 
-void start_epoch(const PublishedLog& log, const Event& event, MlperfRun& run) {
-  if (!run.start) stop_at(log, event.line, "an epoch starts, and there is no run_start");
+void start_epoch(const Event& event, MlperfRun& run) {
+  if (!run.start) event.refuse("an epoch starts, and there is no run_start");
   if (run.epoch_start) {
-    stop_at(log, event.line,
-            "an epoch starts, and that of line " + std::to_string(run.epoch_start->line) +
-                " has no epoch_stop");
+    event.refuse("an epoch starts, and that of line " + std::to_string(run.epoch_start->number) +
+                 " has no epoch_stop");
   }
   run.epoch_start = event;
 }
 
-void stop_epoch(const PublishedLog& log, const Event& event, MlperfRun& run) {
-  if (!run.epoch_start) stop_at(log, event.line, "an epoch stops that did not start");
+void stop_epoch(const Event& event, MlperfRun& run) {
+  if (!run.epoch_start) event.refuse("an epoch stops that did not start");
   const auto number_of = [](const Event& of) {
     return of.metadata.is_object() ? of.metadata.value("epoch_num", Document()) : Document();
   };
   if (number_of(*run.epoch_start) != number_of(event)) {
-    stop_at(log, event.line,
-            "another epoch stops than the one that started on line " +
-                std::to_string(run.epoch_start->line));
+    event.refuse("another epoch stops than the one that started on line " +
+                 std::to_string(run.epoch_start->number));
   }
-  run.epoch_seconds.push_back(seconds_from(log, *run.epoch_start, event));
+  run.epoch_seconds.push_back(seconds_from(*run.epoch_start, event));
   run.epoch_start.reset();
 }
 
-const Fact& needed_fact(const PublishedLog& log, const MlperfRun& run, const Event& stop,
-                        const std::string& name) {
+const Fact& needed_fact(const MlperfRun& run, const Event& stop, const std::string& name) {
   const auto found = run.facts.find(name);
   if (found != run.facts.end()) return found->second;
-  stop_at(log, stop.line,
-          "the run that began on line " + std::to_string(run.start->line) + " lacks " + name);
+  stop.refuse("the run that began on line " + std::to_string(run.start->number) + " lacks " + name);
 }
 
 // Median over the epochs but the first, which warms up, of samples per second of each.
-double throughput_of(const PublishedLog& log, const MlperfRun& run, const Event& stop) {
-  const Fact& samples = needed_fact(log, run, stop, "train_samples");
-  const double count = positive_number(log, samples.line, samples.text, "train_samples");
+double throughput_of(const MlperfRun& run, const Event& stop) {
+  const Fact& samples = needed_fact(run, stop, "train_samples");
+  const double count = samples.positive_number(samples.text, "train_samples");
   if (run.epoch_seconds.size() < 2) {
-    stop_at(log, stop.line,
-            "the run that began on line " + std::to_string(run.start->line) + " has " +
+    stop.refuse("the run that began on line " + std::to_string(run.start->number) + " has " +
                 counted(std::ssize(run.epoch_seconds), "epoch") +
                 " (epoch_start, epoch_stop): a throughput needs 2, as the first warms up");
   }
@@ -169,35 +160,34 @@ double throughput_of(const PublishedLog& log, const MlperfRun& run, const Event&
 }
 
 // Nodes times accelerators of each, where both are told, as they are since round 4.
-std::optional<int64_t> gpus_of(const PublishedLog& log, const MlperfRun& run) {
+std::optional<int64_t> gpus_of(const MlperfRun& run) {
   double product = 1;
   for (const char* name : {"number_of_nodes", "accelerators_per_node"}) {
     const auto found = run.facts.find(name);
     if (found == run.facts.end()) return std::nullopt;
-    const double count = positive_number(log, found->second.line, found->second.text, name);
+    const double count = found->second.positive_number(found->second.text, name);
     product *= count;
     if (count == std::floor(count) && product < 1e9) continue;
-    stop_at(log, found->second.line, std::string(name) + " must be a number of machines");
+    found->second.refuse(std::string(name) + " must be a number of machines");
   }
   return static_cast<int64_t>(product);
 }
 
-NamedResult result_of(const PublishedLog& log, const MlperfRun& run, const Event& stop) {
+NamedResult result_of(const MlperfRun& run, const Event& stop) {
   if (run.epoch_start) {
-    stop_at(log, stop.line,
-            "the run stops, and the epoch of line " + std::to_string(run.epoch_start->line) +
+    stop.refuse("the run stops, and the epoch of line " + std::to_string(run.epoch_start->number) +
                 " has no epoch_stop");
   }
-  const Fact& benchmark = needed_fact(log, run, stop, "submission_benchmark");
+  const Fact& benchmark = needed_fact(run, stop, "submission_benchmark");
   if (benchmark.text != "resnet") {
-    stop_at(log, benchmark.line,
-            "submission_benchmark is " + shortened(benchmark.text) + ": import reads resnet");
+    benchmark.refuse("submission_benchmark is " + shortened(benchmark.text) +
+                     ": import reads resnet");
   }
   ImportedRun result;
-  result.line = run.start->line;
+  result.line = run.start->number;
   result.started_at = time_stamp_of(*run.start);
-  result.world_size = gpus_of(log, run);
-  result.throughput = throughput_of(log, run, stop);
+  result.world_size = gpus_of(run);
+  result.throughput = throughput_of(run, stop);
   for (const auto& [name, fact] : run.facts) result.facts[name] = fact.text;
   result.work["benchmark"] = benchmark.text;
   for (const auto& [name, field] :
@@ -205,33 +195,31 @@ NamedResult result_of(const PublishedLog& log, const MlperfRun& run, const Event
     if (run.facts.contains(name)) result.work[field] = run.facts.at(name).text;
   }
   result.facts["epochs"] = std::to_string(run.epoch_seconds.size());
-  result.facts["seconds_to_train"] = shortest(seconds_from(log, *run.start, stop), 9);
+  result.facts["seconds_to_train"] = shortest(seconds_from(*run.start, stop), 9);
   if (stop.metadata.is_object() && stop.metadata.contains("status")) {
     result.facts["status"] = text_of(stop.metadata.at("status"));
   }
   return {arm_of(benchmark.text, result), result};
 }
 
-void take_event(const PublishedLog& log, const Event& event, MlperfRun& run,
-                std::vector<NamedResult>& results) {
+void take_event(const Event& event, MlperfRun& run, std::vector<NamedResult>& results) {
   if (event.key == "run_start") {
     if (run.start) {
-      stop_at(
-          log, event.line,
-          "a run starts, and that of line " + std::to_string(run.start->line) + " has no run_stop");
+      event.refuse("a run starts, and that of line " + std::to_string(run.start->number) +
+                   " has no run_stop");
     }
     run.start = event;
   } else if (event.key == "epoch_start") {
-    start_epoch(log, event, run);
+    start_epoch(event, run);
   } else if (event.key == "epoch_stop") {
-    stop_epoch(log, event, run);
+    stop_epoch(event, run);
   } else if (event.key == "run_stop") {
-    if (!run.start) stop_at(log, event.line, "a run stops that did not start");
-    results.push_back(result_of(log, run, event));
+    if (!run.start) event.refuse("a run stops that did not start");
+    results.push_back(result_of(run, event));
     results.back().run.number = std::ssize(results) - 1;
     run = {};
   } else if (std::ranges::find(recorded_facts, event.key) != recorded_facts.end()) {
-    take_fact(log, event, run);
+    take_fact(event, run);
   }
 }
 
@@ -243,11 +231,11 @@ std::vector<NamedResult> results_of_mlperf(const PublishedLog& log) {
     const size_t place = line.text.find(marker);
     if (place == line.text.npos) continue;
     any = true;
-    take_event(log, event_of(log, line, place + std::string(marker).size()), run, results);
+    take_event(event_of(line, place + std::string(marker).size()), run, results);
   }
   if (run.start) {
-    stop_at_end(
-        log, "the run that began on line " + std::to_string(run.start->line) + " has no run_stop");
+    stop_at_end(log, "the run that began on line " + std::to_string(run.start->number) +
+                         " has no run_stop");
   }
   if (results.empty()) {
     stop_at_end(log, any ? "there is no run_start" : "there is no line with :::MLLOG {...}");
