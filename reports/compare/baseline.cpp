@@ -7,6 +7,7 @@
 #include <random>
 #include <span>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 
 #include "base/atomic_file.h"
@@ -221,14 +222,9 @@ void summarise(const Runs& runs, const DecisionRule& rule, bool with_self_test,
   series.run_seconds = mean_run_seconds(runs);
   if (values.empty()) return;
   if (with_self_test) series.self_test = self_test(runs, sessions, rule);
-  const SessionTerm all[] = {{1, sessions}};
-  const Estimate mean = estimate_around(mean_of(sessions), all);
+  const Estimate mean = mean_estimate(sessions);
   series.throughput = mean.value;
-  series.lower = series.upper = Unknown{mean.interval.reason};
-  if (mean.interval) {
-    series.lower = mean.interval->lower;
-    series.upper = mean.interval->upper;
-  }
+  std::tie(series.lower, series.upper) = bounds_of(mean.interval);
   const auto spread = run_spread(values, {});
   if (!spread || spread->deviation == 0) return;
   series.spread = spread->deviation;

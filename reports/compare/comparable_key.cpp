@@ -253,6 +253,12 @@ bool is_variant(const std::string& word) {
 
 }  // namespace
 
+std::string value_in(const std::vector<KeyField>& key, const std::string& name,
+                     const std::string& missing) {
+  const auto found = std::ranges::find(key, name, &KeyField::name);
+  return found == key.end() ? missing : found->value;
+}
+
 std::string gpu_chip(const std::string& product) {
   std::istringstream words(product);
   std::string chip;
@@ -306,13 +312,9 @@ std::vector<std::string> fields_that_may_differ() {
 
 std::vector<KeyDifference> key_differences(const std::vector<KeyField>& base,
                                            const std::vector<KeyField>& other) {
-  const auto value_in = [](const std::vector<KeyField>& key, const std::string& name) {
-    const auto found = std::ranges::find(key, name, &KeyField::name);
-    return found == key.end() ? std::string("none") : found->value;
-  };
   std::vector<KeyDifference> differences;
   for (const KeyField& field : base) {
-    const std::string value = value_in(other, field.name);
+    const std::string value = value_in(other, field.name, "none");
     const bool unknown = field.value.empty() || value.empty() || value == "none";
     if (value != field.value && !(field.may_be_unknown && unknown)) {
       differences.push_back({field.name, field.severity, field.value, value});

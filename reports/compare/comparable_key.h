@@ -29,6 +29,10 @@ struct KeyField {
   bool operator==(const KeyField&) const = default;
 };
 
+/// The value of a field of a key, or `missing` where it has none of that name.
+std::string value_in(const std::vector<KeyField>& key, const std::string& name,
+                     const std::string& missing = "");
+
 /// A key that runs may share: thousands of runs mostly have the same one.
 class SharedKey {
  public:

@@ -309,6 +309,16 @@ Estimate estimate_around(double value, std::span<const SessionTerm> terms, doubl
   return {value, interval(*estimate, confidence)};
 }
 
+Estimate mean_estimate(const Sessions& runs, double confidence) {
+  const SessionTerm terms[] = {{1, runs}};
+  return estimate_around(mean_of(runs), terms, confidence);
+}
+
+Estimate ratio_estimate(const Sessions& runs, const Sessions& base, double confidence) {
+  const SessionTerm terms[] = {{1, runs}, {-1, base}};
+  return estimate_around(mean_of(runs) / mean_of(base), terms, confidence);
+}
+
 double mean_of(const Sessions& sessions) { return std::exp(mean(session_means(sessions))); }
 
 Maybe<double> mean_run_seconds(std::span<const SetRun* const> runs) {

@@ -29,6 +29,10 @@ double mean_of(const Sessions& sessions);
 /// unknown where one of them has too few runs or sessions for an error.
 Estimate estimate_around(double value, std::span<const SessionTerm> terms,
                          double confidence = side_confidence);
+/// The same of mean_of() such runs, and of that over another.
+Estimate mean_estimate(const Sessions& runs, double confidence = side_confidence);
+Estimate ratio_estimate(const Sessions& runs, const Sessions& base,
+                        double confidence = side_confidence);
 
 /// "1413 [1406, 1420]", the mean alone where there is no interval, or "-".
 std::string mean_text(const SideSummary& side, const Metric& metric);

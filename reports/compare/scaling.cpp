@@ -74,20 +74,12 @@ ScalingPoint point_of(const MeasuredArm& arm, const MeasuredArm& reference, Scal
       .reference_ranks = reference.ranks};
   const auto ranks = static_cast<double>(arm.ranks);
   const auto reference_ranks = static_cast<double>(reference.ranks);
-  const SessionTerm terms[] = {{1, arm.runs}, {-1, reference.runs}};
-  const Estimate ratio = estimate_around(mean_of(arm.runs) / mean_of(reference.runs), terms);
-  point.speedup.value = reference_ranks * ratio.value;
+  const Estimate ratio = ratio_estimate(arm.runs, reference.runs);
+  point.speedup = reference_ranks * ratio;
+  point.efficiency = reference_ranks / ranks * ratio;
   point.efficiency.value = point.speedup.value / ranks;
   if (arm.arm == reference.arm) {
     point.speedup.interval = point.efficiency.interval = Unknown{"the reference"};
-  } else if (!ratio.interval) {
-    point.speedup.interval = point.efficiency.interval = Unknown{ratio.interval.reason};
-  } else {
-    const auto scaled = [&](double by) {
-      return Interval{by * ratio.interval->lower, by * ratio.interval->upper};
-    };
-    point.speedup.interval = scaled(reference_ranks);
-    point.efficiency.interval = scaled(reference_ranks / ranks);
   }
   return point;
 }
@@ -170,11 +162,7 @@ std::optional<double> number_in(const std::string& text) {
 // The value as it was settled, where it was left to the program.
 std::string resolved_value(const RunArm& arm, const std::string& setting,
                            const std::string& asked) {
-  if (asked != "auto") return asked;
-  for (const KeyField& field : arm.runs.front().key) {
-    if (field.name == setting) return field.value;
-  }
-  return asked;
+  return asked == "auto" ? value_in(arm.runs.front().key, setting, asked) : asked;
 }
 
 Coordinates coordinates_of(const RunArm& arm) {
@@ -309,9 +297,8 @@ std::optional<Knee> knee_of(const GridCurve& curve) {
   });
   knee.share.interval = Unknown{"it is the best"};
   if (knee.point != knee.best) {
-    const SessionTerm terms[] = {{1, throughput_sessions(*knee.point->arm)},
-                                 {-1, throughput_sessions(*knee.best->arm)}};
-    knee.share = estimate_around(mean(*knee.point) / best, terms);
+    knee.share =
+        ratio_estimate(throughput_sessions(*knee.point->arm), throughput_sessions(*knee.best->arm));
   }
   knee.best_is_largest = knee.best == &curve.points.back();
   return knee;

@@ -76,9 +76,7 @@ std::string published_line(const RunSet& set) {
 }  // namespace
 
 std::string key_value(const SetRun& run, const std::string& field) {
-  const std::vector<KeyField>& key = run.own_key.empty() ? run.key : run.own_key;
-  const auto found = std::ranges::find(key, field, &KeyField::name);
-  return found == key.end() ? "" : found->value;
+  return value_in(run.own_key.empty() ? run.key : run.own_key, field);
 }
 
 std::string work_value(const SetRun& run, const std::string& field) {

@@ -41,27 +41,21 @@ const Run* first_with_stages(const RunArm& arm) {
   return nullptr;
 }
 
-std::string key_value(const SetRun& run, const std::string& name, const std::string& standard) {
-  const auto found = std::ranges::find(run.key, name, &KeyField::name);
-  return found == run.key.end() ? standard : found->value;
-}
-
 std::string schedule_text(const SetRun& run, int64_t stages) {
   if (stages == 1) return "-";
-  if (key_value(run, "micro_batches", "1") == "1") return "model parallel";
-  return key_value(run, "schedule", to_string(RunConfig{}.schedule));
+  if (value_in(run.key, "micro_batches", "1") == "1") return "model parallel";
+  return value_in(run.key, "schedule", to_string(RunConfig{}.schedule));
 }
 
 // The mean of all complete runs, with its interval.
 std::string bubble_cell(const RunArm& arm) {
-  SessionTerm term;
+  Sessions runs;
   for (const SetRun* run : complete_runs(arm)) {
     const auto& pipeline = run->run.pipeline;
     if (!pipeline || pipeline->bubble.measured.value.value_or(0) <= 0) continue;
-    term.runs[run->session].push_back(std::log(100 * *pipeline->bubble.measured));
+    runs[run->session].push_back(std::log(100 * *pipeline->bubble.measured));
   }
-  if (term.runs.empty()) return "-";
-  return estimate_text(estimate_around(mean_of(term.runs), {&term, 1})) + " %";
+  return runs.empty() ? "-" : estimate_text(mean_estimate(runs)) + " %";
 }
 
 // "2 x 1": replicas, and the stages of each.
@@ -73,7 +67,7 @@ std::vector<std::string> parallelism_row(const RunArm& arm) {
   const int64_t stages = any.run.pipeline ? any.run.pipeline->stages : 1;
   return {arm.name,
           std::to_string(any.run.world_size / stages) + " x " + std::to_string(stages),
-          key_value(any, "micro_batches", key_value(any, "accumulate", "1")),
+          value_in(any.key, "micro_batches", value_in(any.key, "accumulate", "1")),
           schedule_text(any, stages),
           mean_text(side, metric),
           side.geometric_mean ? significant(*side.geometric_mean / ranks, 5) : "-",

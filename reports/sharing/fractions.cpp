@@ -205,15 +205,14 @@ std::vector<double> means_of_jobs(const JobSpeeds& speeds) {
   return means;
 }
 
-// The mean of a figure that each run has.
+// A figure that each run has.
 template <class OfRun>
-Estimate mean_over_runs(const JobSpeeds& speeds, const OfRun& of_run,
-                        double confidence = side_confidence) {
-  SessionTerm term;
+Sessions by_session(const JobSpeeds& speeds, const OfRun& of_run) {
+  Sessions sessions;
   for (size_t i = 0; i < speeds.of_runs.size(); ++i) {
-    term.runs[speeds.sessions[i]].push_back(std::log(of_run(speeds.of_runs[i])));
+    sessions[speeds.sessions[i]].push_back(std::log(of_run(speeds.of_runs[i])));
   }
-  return estimate_around(mean_of(term.runs), {&term, 1}, confidence);
+  return sessions;
 }
 
 Estimate worst_of_best(const JobSpeeds& speeds) {
@@ -222,39 +221,32 @@ Estimate worst_of_best(const JobSpeeds& speeds) {
   const size_t slowest = worst - means.begin(), fastest = best - means.begin();
   // The pair is the one of all pairs that differs most (Bonferroni).
   const size_t pairs = std::max<size_t>(1, means.size() * (means.size() - 1) / 2);
-  return mean_over_runs(
-      speeds, [=](const std::vector<double>& run) { return run[slowest] / run[fastest]; },
-      1 - (1 - side_confidence) / static_cast<double>(pairs));
+  const auto ratio = [=](const std::vector<double>& run) { return run[slowest] / run[fastest]; };
+  return mean_estimate(by_session(speeds, ratio),
+                       1 - (1 - side_confidence) / static_cast<double>(pairs));
 }
 
 void add_fairness(const Maybe<JobSpeeds>& speeds, FractionPoint& point) {
   point.fairness = point.worst_of_best = Unknown{speeds.reason};
   if (!speeds) return;
-  point.fairness = mean_over_runs(*speeds, jain_fairness);
+  point.fairness = mean_estimate(by_session(*speeds, jain_fairness));
   point.worst_of_best = worst_of_best(*speeds);
 }
 
-std::vector<double> sums(const JobProgress& progress) {
-  std::vector<double> of_runs;
-  for (const std::vector<double>& jobs : progress.of_runs) {
-    of_runs.push_back(progress.part * std::accumulate(jobs.begin(), jobs.end(), 0.0));
-  }
-  return of_runs;
+double sum_of(const JobProgress& progress, const std::vector<double>& jobs) {
+  return progress.part * std::accumulate(jobs.begin(), jobs.end(), 0.0);
 }
 
 Sessions sessions_of(const JobProgress& progress) {
-  Sessions sessions;
-  const std::vector<double> of_runs = sums(progress);
-  for (size_t i = 0; i < of_runs.size(); ++i) {
-    sessions[progress.sessions[i]].push_back(std::log(of_runs[i]));
-  }
-  return sessions;
+  return by_session(progress, [&](const auto& jobs) { return sum_of(progress, jobs); });
 }
 
 // Relative change of the sum by that of an arm alone: the share of its jobs in the sum.
 std::map<const RunArm*, double> weights_of(const JobProgress& progress) {
   std::map<const RunArm*, double> weights;
-  const double all = mean(sums(progress));
+  std::vector<double> sums;
+  for (const std::vector<double>& jobs : progress.of_runs) sums.push_back(sum_of(progress, jobs));
+  const double all = mean(sums);
   const auto runs = static_cast<double>(progress.of_runs.size());
   for (const std::vector<double>& jobs : progress.of_runs) {
     for (size_t job = 0; job < jobs.size(); ++job) {
@@ -266,8 +258,7 @@ std::map<const RunArm*, double> weights_of(const JobProgress& progress) {
 
 // Of throughputs.
 Estimate speed_ratio(const RunArm& arm, const RunArm& base, double confidence = side_confidence) {
-  const SessionTerm terms[] = {{1, throughput_sessions(arm)}, {-1, throughput_sessions(base)}};
-  return estimate_around(mean_of(terms[0].runs) / mean_of(terms[1].runs), terms, confidence);
+  return ratio_estimate(throughput_sessions(arm), throughput_sessions(base), confidence);
 }
 
 // `alone`: for each job the arm that did its work alone on the whole GPU, or null.
@@ -358,12 +349,11 @@ std::string missing_alone(const std::vector<const RunArm*>& jobs,
 }
 
 JobPoint job_point(const RunArm& job, const RunArm* alone) {
-  const SessionTerm terms[] = {{1, throughput_sessions(job)}};
   JobPoint point{.task = task_of_run(job.runs.front()),
                  .work = work_of(job.runs.front()),
                  .rate = words_of(unit_of(job)).rate,
-                 .runs = std::ranges::count_if(job.runs, has_throughput)};
-  point.throughput = estimate_around(mean_of(terms[0].runs), terms);
+                 .runs = std::ranges::count_if(job.runs, has_throughput),
+                 .throughput = mean_estimate(throughput_sessions(job))};
   const Unknown none{missing_alone({&job}, {alone})};
   point.alone = none;
   point.of_alone = none;
@@ -379,8 +369,7 @@ void add_throughput(const RunSet& set, const RunArm& arm, bool unlike, FractionP
     point.samples_per_joule = Unknown{unlike_work};
     return;
   }
-  const SessionTerm terms[] = {{1, throughput_sessions(arm)}};
-  point.throughput = estimate_around(mean_of(terms[0].runs), terms);
+  point.throughput = mean_estimate(throughput_sessions(arm));
   point.samples_per_joule = samples_per_joule(set, arm, point.throughput->value);
 }
 

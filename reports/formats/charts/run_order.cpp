@@ -33,7 +33,7 @@ std::vector<Environment> machines_of(const Runs& runs, const RunSet& set) {
     for (const Rank& rank : run->run.ranks) {
       if (rank.environment < 0) continue;
       const Environment& machine = set.environments.at(rank.environment);
-      if (std::ranges::find(machines, machine) == machines.end()) machines.push_back(machine);
+      add_new(machines, machine);
     }
   }
   return machines;
@@ -151,11 +151,10 @@ TextTable session_table(const RunSet& set) {
     const Sessions throughput = throughput_sessions(arm);
     for (size_t i = 0; i < sessions.size() && sessions.size() > 1; ++i) {
       const SetRun& first = *sessions[i].front();
-      const SessionTerm one{1, {{first.session, throughput.at(first.session)}}};
-      table.rows.push_back({arm.name, first.run.started_at, std::to_string(sessions[i].size()),
-                            estimate_text(estimate_around(mean_of(one.runs), {&one, 1})),
-                            commit_of(first),
-                            i == 0 ? "" : changes_between(sessions[i - 1], sessions[i], set)});
+      table.rows.push_back(
+          {arm.name, first.run.started_at, std::to_string(sessions[i].size()),
+           estimate_text(mean_estimate({{first.session, throughput.at(first.session)}})),
+           commit_of(first), i == 0 ? "" : changes_between(sessions[i - 1], sessions[i], set)});
     }
   }
   return table;
