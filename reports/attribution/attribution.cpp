@@ -45,7 +45,7 @@ class Explainer {
         next_(next),
         noise_seconds_(noise_seconds),
         model_(model_of(base)),
-        unchanged_(step_seconds(model_, {})) {}
+        unchanged_(step_seconds(model_)) {}
 
   std::vector<LayerShare> layers() const {
     std::vector<LayerShare> layers;
@@ -67,9 +67,7 @@ class Explainer {
  private:
   // How much longer the base's step takes with one layer changed.
   double change(const LayerFinding& finding, double factor) const {
-    LayerFactors factors;
-    factors.*finding.factor_of = factor;
-    return step_seconds(model_, factors) - unchanged_;
+    return step_seconds(model_, finding.layer, factor) - unchanged_;
   }
 
   bool is_sensitive(const LayerFinding& finding) const {

@@ -51,8 +51,7 @@ Maybe<double> slowest_time(const ExplainedSide& side, const std::string& name,
 ProbeTime slowest_probe(const ExplainedSide& side, ProbeTime probe) {
   for (const auto time :
        {&ProbeTime::median_seconds, &ProbeTime::mean_seconds, &ProbeTime::p99_seconds}) {
-    const Maybe<double> slowest = slowest_time(side, probe.name, time);
-    if (slowest) probe.*time = slowest;
+    if (const auto slowest = slowest_time(side, probe.name, time)) probe.*time = slowest;
   }
   return probe;
 }
@@ -161,11 +160,10 @@ class Probes {
 };
 
 LayerFinding communication(const Probes& probes, const SideFigures& base, const SideFigures& next) {
-  const auto factor = &LayerFactors::communication_seconds;
   if (!base.exchanges && !next.exchanges) {
-    return {Layer::communication, factor, 0.0, {}, "no gradients are exchanged"};
+    return {Layer::communication, 0.0, {}, "no gradients are exchanged"};
   }
-  return {Layer::communication, factor, next.exposed_seconds - base.exposed_seconds,
+  return {Layer::communication, next.exposed_seconds - base.exposed_seconds,
           probes.communication()};
 }
 
@@ -176,26 +174,20 @@ std::vector<LayerFinding> where_the_cpu_computes(const Probes& probes, const Uni
     return probes.if_split(beyond_known(probes.median_ratio(name), host));
   };
   const Unknown none{"the CPU computes"};
-  return {{Layer::clock, &LayerFactors::clock, clock, {probes.seconds(quantum_probe)}},
+  return {{Layer::clock, clock, {probes.seconds(quantum_probe)}},
           {Layer::compute,
-           &LayerFactors::compute,
            rest("product/"),
            {probes.product()},
            "nothing of it is bound by its operations",
            "clock and cpu"},
           {Layer::memory,
-           &LayerFactors::memory,
            rest(memory_probe),
            {probes.bytes(memory_probe)},
            "nothing of it is bound by its bytes",
            "clock and cpu"},
-          {Layer::cpu, &LayerFactors::cpu, ratio(host, clock), probes.cpu(), "", "clock"},
-          {Layer::launch, &LayerFactors::launch, none, {}, "the CPU itself computes"},
-          {Layer::input,
-           &LayerFactors::input,
-           none,
-           {},
-           std::string(words.plural) + " are where the CPU computes"}};
+          {Layer::cpu, ratio(host, clock), probes.cpu(), "", "clock"},
+          {Layer::launch, none, {}, "the CPU itself computes"},
+          {Layer::input, none, {}, std::string(words.plural) + " are where the CPU computes"}};
 }
 
 std::vector<LayerFinding> where_a_gpu_computes(const Probes& probes, const StepModel& model,
@@ -212,28 +204,24 @@ std::vector<LayerFinding> where_a_gpu_computes(const Probes& probes, const StepM
                                         milliseconds_text(model.input) +
                                         ", hidden behind the rest of the step";
   const std::string device = "the step waits for the host, or no kernel is bound by it";
-  return {{Layer::clock, &LayerFactors::clock, clock, {probes.sm_clock()}, device},
+  return {{Layer::clock, clock, {probes.sm_clock()}, device},
           {Layer::compute,
-           &LayerFactors::compute,
            probes.if_split(beyond_known(probes.median_ratio("product/"), clock)),
            {probes.product()},
            device,
            "clock"},
           {Layer::memory,
-           &LayerFactors::memory,
            probes.if_split(probes.median_ratio(memory_probe)),
            {probes.bytes(memory_probe)},
            device},
-          {Layer::cpu, &LayerFactors::cpu, host, probes.cpu(), queueing},
+          {Layer::cpu, host, probes.cpu(), queueing},
           {Layer::launch,
-           &LayerFactors::launch,
            beyond_known(probes.median_ratio(queue_probe), host),
            {probes.seconds(queue_probe), probes.seconds("launch/kernel"),
             probes.seconds("launch/graph")},
            queueing,
            "cpu"},
           {Layer::input,
-           &LayerFactors::input,
            probes.input_ratio(),
            {probes.bytes(input_probe), probes.bytes(pageable_probe)},
            copying}};
@@ -311,14 +299,16 @@ StepModel model_of(const SideFigures& base) {
   return model;
 }
 
-double step_seconds(const StepModel& model, const LayerFactors& factors) {
-  const double on_cpu = model.cpu_computes ? factors.clock * factors.cpu : 1;
-  const double clock = model.cpu_computes ? 1 : factors.clock;
+double step_seconds(const StepModel& model, Layer changed, double factor) {
+  const auto of = [&](Layer layer) { return layer == changed ? factor : 1; };
+  const double on_cpu = model.cpu_computes ? of(Layer::clock) * of(Layer::cpu) : 1;
+  const double clock = model.cpu_computes ? 1 : of(Layer::clock);
   const double device =
-      on_cpu * (model.memory * factors.memory + model.compute * clock * factors.compute);
-  const double queueing = model.queueing * factors.cpu * factors.launch;
-  const double input = model.input * factors.input;
-  return std::max({device, queueing, input}) + model.exposed + factors.communication_seconds;
+      on_cpu * (model.memory * of(Layer::memory) + model.compute * clock * of(Layer::compute));
+  const double queueing = model.queueing * of(Layer::cpu) * of(Layer::launch);
+  const double input = model.input * of(Layer::input);
+  const double communication = changed == Layer::communication ? factor : 0;
+  return std::max({device, queueing, input}) + model.exposed + communication;
 }
 
 double beyond(double factor, double known) {

@@ -45,18 +45,9 @@ struct StepModel {
 
 StepModel model_of(const SideFigures& base);
 
-/// The factors by which layers take longer than on the base; communication: seconds more.
-struct LayerFactors {
-  double clock = 1;
-  double compute = 1;
-  double memory = 1;
-  double cpu = 1;
-  double launch = 1;
-  double input = 1;
-  double communication_seconds = 0;
-};
-
-double step_seconds(const StepModel& model, const LayerFactors& factors);
+/// The step where this layer takes so many times as long as on the base; communication: so many
+/// seconds longer.
+double step_seconds(const StepModel& model, Layer changed = Layer::clock, double factor = 1);
 
 /// The rest of a factor of time once `known` explains a part of it: 1 where `known` explains more,
 /// since a probe alone need not meet what the window met; all of it where they point in different
@@ -65,12 +56,10 @@ double beyond(double factor, double known);
 
 struct LayerFinding {
   Layer layer = Layer::clock;
-  double LayerFactors::*factor_of = nullptr;  // what the layer changes in the model
-  Maybe<double> factor;                       // from the base to the new side
+  Maybe<double> factor;  // from the base to the new side
   std::vector<SeenProbe> seen;
   std::string hidden{};  // why the step does not wait for the layer, where it does not
-  std::string
-      beyond{};  // layers that take a part of what was seen, of which the factor is the rest
+  std::string beyond{};  // layers that take a part of what was seen; the factor is the rest of it
 };
 
 /// One of each layer.
