@@ -62,14 +62,12 @@ const SetRun* first_run(const RunSet& set) {
 std::vector<KeyField> nearest_context(const RunSet& history, const std::vector<KeyField>& wanted) {
   std::vector<KeyField> nearest;
   size_t fewest = std::numeric_limits<size_t>::max();
-  for (const RunArm& arm : history.arms) {
-    for (const SetRun& run : arm.runs) {
-      const std::vector<KeyField> context = context_of(run.key);
-      const size_t differences = key_differences(context, wanted).size();
-      if (differences > fewest) continue;  // the latest of equals, as it tells the most
-      fewest = differences;
-      nearest = context;
-    }
+  for (const SetRun& run : all_runs(history)) {
+    const std::vector<KeyField> context = context_of(run.key);
+    const size_t differences = key_differences(context, wanted).size();
+    if (differences > fewest) continue;  // the latest of equals, as it tells the most
+    fewest = differences;
+    nearest = context;
   }
   return nearest;
 }
@@ -78,11 +76,9 @@ using Runs = std::vector<const SetRun*>;
 
 // The runs of an arm in that context, in order of their start.
 Runs runs_of(const RunArm& arm, const std::vector<KeyField>& context, const std::string& since) {
-  Runs runs;
-  for (const SetRun& run : arm.runs) {
-    const bool same = key_differences(context, context_of(run.key)).empty();
-    if (run.run.started_at >= since && same) runs.push_back(&run);
-  }
+  Runs runs = runs_where(arm, [&](const SetRun& run) {
+    return run.run.started_at >= since && key_differences(context, context_of(run.key)).empty();
+  });
   std::ranges::stable_sort(runs, {}, [](const SetRun* run) { return run->run.started_at; });
   return runs;
 }

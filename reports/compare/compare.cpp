@@ -99,9 +99,7 @@ bool is_other_batch(const std::vector<KeyDifference>& differences) {
 std::vector<const Metric*> compared_metrics(const std::vector<ArmPair>& pairs,
                                             const CompareOptions& options) {
   std::vector<const Metric*> metrics;
-  const auto add = [&](const Metric& metric) {
-    if (std::ranges::find(metrics, &metric) == metrics.end()) metrics.push_back(&metric);
-  };
+  const auto add = [&](const Metric& metric) { add_new(metrics, &metric); };
   const auto add_named = [&](const std::string& name) {
     for (const ArmPair& pair : pairs) {
       if (name == throughput_of_runs) add(throughput_of(pair));
@@ -250,13 +248,15 @@ void sort_rows(std::vector<ComparisonRow>& rows, const std::vector<ArmPair>& pai
   });
 }
 
-// Whether a pair, whose runs may be compared, has figures; `only_open`: not where they are shown to
-// be equivalent.
-bool has_figures(const Comparison& comparison, const std::string& arm, bool only_open = false) {
-  return std::ranges::any_of(comparison.rows, [&](const ComparisonRow& row) {
+// The first row with figures of a pair, whose runs may be compared; `only_open`: that is not shown
+// to be equivalent. Null: there is none.
+const ComparisonRow* row_with_figures(const Comparison& comparison, const std::string& arm,
+                                      bool only_open = false) {
+  const auto found = std::ranges::find_if(comparison.rows, [&](const ComparisonRow& row) {
     return row.arm == arm && row.since.empty() && row.difference &&
            !(only_open && row.verdict == Verdict::equivalent);
   });
+  return found == comparison.rows.end() ? nullptr : &*found;
 }
 
 // The points in which the steps of the sides have other things to do: the model is made of the
@@ -286,13 +286,9 @@ std::string not_explained(const ArmPair& pair, const CompareOptions& options,
 }
 
 // Worth a look where no model of the step tells the cause. Whether a likely one was seen.
-bool add_monitored(Comparison& comparison, const ArmPair& pair, const ExplainedSide& base,
-                   const ExplainedSide& next) {
-  const auto row = std::ranges::find_if(comparison.rows, [&](const ComparisonRow& found) {
-    return found.arm == pair.name && found.since.empty() && found.difference &&
-           found.verdict != Verdict::equivalent;
-  });
-  const auto [causes, others] = monitored_differences(base.runs, next.runs, goodness(*row) < 0);
+bool add_monitored(Comparison& comparison, const ComparisonRow& row, const ArmPair& pair,
+                   const ExplainedSide& base, const ExplainedSide& next) {
+  const auto [causes, others] = monitored_differences(base.runs, next.runs, goodness(row) < 0);
   const std::string arm = comparison.rows.size() > 1 ? pair.name + ": " : "";
   if (!causes.empty()) {
     comparison.notes.push_back(
@@ -322,18 +318,17 @@ void add_explanation(Comparison& comparison, const ArmPair& pair, const RunSet& 
     comparison.explanations.back().arm = pair.name;
     return;
   }
-  if (!has_figures(comparison, pair.name, true)) return;
-  const bool already_said = add_monitored(comparison, pair, base_side, new_side) ||
+  const ComparisonRow* open = row_with_figures(comparison, pair.name, true);
+  if (open == nullptr) return;
+  const bool already_said = add_monitored(comparison, *open, pair, base_side, new_side) ||
                             is_imported(*pair.base) ||
                             std::ranges::count(comparison.notes, hint) > 0;
   if (!already_said) comparison.notes.push_back(hint);
 }
 
 bool runs_on_gpus(const RunSet& set) {
-  return std::ranges::all_of(set.arms, [](const RunArm& arm) {
-    return std::ranges::all_of(arm.runs,
-                               [](const SetRun& run) { return run.run.device == Device::cuda; });
-  });
+  return std::ranges::all_of(all_runs(set),
+                             [](const SetRun& run) { return run.run.device == Device::cuda; });
 }
 
 void add_geometric_means(Comparison& comparison, const std::vector<const Metric*>& metrics) {
@@ -454,7 +449,8 @@ Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions&
     comparison.notes = doubts_of_claim(base, next, options.form);
   if (const auto note = note_of_rows_left_out(pairs, metrics)) comparison.notes.push_back(*note);
   for (const ArmPair& pair : pairs) {
-    if (has_figures(comparison, pair.name)) add_explanation(comparison, pair, base, next);
+    if (row_with_figures(comparison, pair.name) != nullptr)
+      add_explanation(comparison, pair, base, next);
   }
   return comparison;
 }

@@ -36,22 +36,10 @@ std::optional<bool> is_virtual(const Environment& environment) {
   return machine ? *machine == MachineKind::vm : environment.hypervisor_cpu_flag.value;
 }
 
-bool any_is(const std::vector<Environment>& side, std::optional<bool> wanted) {
-  return std::ranges::any_of(
-      side, [&](const Environment& environment) { return is_virtual(environment) == wanted; });
-}
-
-// Whether one of them is in a container, or outside of any, or it is not known.
-bool any_contained(const std::vector<Environment>& side, std::optional<bool> wanted) {
-  return std::ranges::any_of(side, [&](const Environment& environment) {
-    const Maybe<std::string>& container = environment.virtualisation.container;
-    return (container ? std::optional(*container != "none") : std::nullopt) == wanted;
-  });
-}
-
-bool any_says(const std::vector<Environment>& side, MachineKind claim) {
-  return std::ranges::any_of(
-      side, [&](const Environment& environment) { return environment.claim == claim; });
+// Whether it is in a container, where that is known.
+std::optional<bool> is_contained(const Environment& environment) {
+  const Maybe<std::string>& container = environment.virtualisation.container;
+  return container ? std::optional(*container != "none") : std::nullopt;
 }
 
 enum class Slows { when_lower, when_higher, unknown };
@@ -155,6 +143,16 @@ std::vector<Warning> doubts_of_claim(const std::vector<Environment>& bare,
   std::vector<Warning> doubts;
   const auto doubt = [&](bool holds, const Warning& why) {
     if (holds) doubts.push_back(why);
+  };
+  using Side = std::vector<Environment>;
+  const auto any_is = [](const Side& side, std::optional<bool> wanted) {
+    return std::ranges::find(side, wanted, is_virtual) != side.end();
+  };
+  const auto any_contained = [](const Side& side, std::optional<bool> wanted) {
+    return std::ranges::find(side, wanted, is_contained) != side.end();
+  };
+  const auto any_says = [](const Side& side, std::optional<MachineKind> claim) {
+    return std::ranges::find(side, claim, &Environment::claim) != side.end();
   };
   doubt(any_is(bare, true), {"claim_bare", "the side given as bare metal shows a hypervisor"});
   doubt(any_says(bare, MachineKind::vm),

@@ -288,12 +288,10 @@ std::string disturbance_of(const SetRun& run) {
   for (const Rank& rank : run.run.ranks) {
     if (!rank.monitoring) return name + " was not monitored";
     const Monitoring& found = *rank.monitoring;
-    if (found.verdict == MonitorVerdict::unknown) {
-      return name + " was not shown to be clean: " + joined(texts_of(found.reasons), "; ");
-    }
     if (found.verdict != MonitorVerdict::clean) {
-      return name + " was " + to_string(found.verdict) + ": " +
-             joined(texts_of(found.reasons), "; ");
+      const bool unknown = found.verdict == MonitorVerdict::unknown;
+      return name + " was " + (unknown ? "not shown to be clean" : to_string(found.verdict)) +
+             ": " + joined(texts_of(found.reasons), "; ");
     }
     const auto unseen = found.not_monitored.find("sm_clock_hertz");
     if (run.run.device == Device::cuda && unseen != found.not_monitored.end()) {

@@ -62,11 +62,6 @@ void require_arm(const Report& report, const std::string& wanted, const std::str
   throw std::invalid_argument(source + " has no arm '" + wanted + "'; it has: " + joined(names));
 }
 
-void add_unsupported(RunSet& set, const UnsupportedArm& arm) {
-  std::vector<UnsupportedArm>& known = set.unsupported;
-  if (std::ranges::find(known, arm) == known.end()) known.push_back(arm);
-}
-
 RunArm& arm_in(std::vector<RunArm>& arms, const std::string& name) {
   const auto found = std::ranges::find(arms, name, &RunArm::name);
   return found != arms.end() ? *found : arms.emplace_back(RunArm{name, {}});
@@ -192,10 +187,8 @@ void add_imported(RunSet& set, const Report& report, const Arm& arm, const std::
 
 // The file of a run of that nature; empty where there is none.
 std::string source_of(const RunSet& set, bool imported) {
-  for (const RunArm& arm : set.arms) {
-    for (const SetRun& run : arm.runs) {
-      if (is_imported(run) == imported) return run.source;
-    }
+  for (const SetRun& run : all_runs(set)) {
+    if (is_imported(run) == imported) return run.source;
   }
   return "";
 }
@@ -247,11 +240,7 @@ std::map<std::string, RunSet> by_machine(const RunSet& set) {
 }
 
 std::vector<const SetRun*> complete_runs(const RunArm& arm) {
-  std::vector<const SetRun*> runs;
-  for (const SetRun& run : arm.runs) {
-    if (run.run.status == Status::complete) runs.push_back(&run);
-  }
-  return runs;
+  return runs_where(arm, [](const SetRun& run) { return run.run.status == Status::complete; });
 }
 
 SampleUnit unit_of(const RunArm& arm) {
@@ -275,7 +264,7 @@ void add_run(RunSet& set, const std::string& arm, SetRun run,
 void add_set(RunSet& set, RunSet other) {
   add_arms(set, &RunSet::arms, other);
   add_arms(set, &RunSet::wholes, other);
-  for (const UnsupportedArm& arm : other.unsupported) add_unsupported(set, arm);
+  for (const UnsupportedArm& arm : other.unsupported) add_new(set.unsupported, arm);
   set.foreign.insert(set.foreign.end(), other.foreign.begin(), other.foreign.end());
 }
 
@@ -285,7 +274,7 @@ void add_runs(RunSet& set, const Report& report, const std::string& source,
   for (const Arm& arm : report.arms) {
     if (!only_arm.empty() && arm.name != only_arm) continue;
     if (arm.unsupported) {
-      add_unsupported(set, {arm.name, *arm.unsupported});
+      add_new(set.unsupported, {arm.name, *arm.unsupported});
       continue;
     }
     const bool unlike = does_unlike_work(arm.workloads);
@@ -332,9 +321,7 @@ void require_none_imported(const RunSet& set, const std::string& beginning) {
 
 std::vector<Tool> builds_of(const std::vector<const SetRun*>& runs) {
   std::vector<Tool> builds;
-  for (const SetRun* run : runs) {
-    if (std::ranges::find(builds, run->tool) == builds.end()) builds.push_back(run->tool);
-  }
+  for (const SetRun* run : runs) add_new(builds, run->tool);
   return builds;
 }
 

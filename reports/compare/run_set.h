@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <ranges>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,21 @@ struct RunSet {
   std::vector<UnsupportedArm> unsupported{};
   std::vector<std::string> foreign{};  // files in folders that are no reports, left out
 };
+
+/// The runs of all arms.
+inline auto all_runs(const RunSet& set) {
+  return set.arms | std::views::transform(&RunArm::runs) | std::views::join;
+}
+
+/// Those of an arm that are so.
+template <class Predicate>
+std::vector<const SetRun*> runs_where(const RunArm& arm, const Predicate& holds) {
+  std::vector<const SetRun*> runs;
+  for (const SetRun& run : arm.runs) {
+    if (holds(run)) runs.push_back(&run);
+  }
+  return runs;
+}
 
 std::vector<const SetRun*> complete_runs(const RunArm& arm);
 

@@ -19,9 +19,7 @@ std::string alternatives(const std::vector<std::string>& values) {
 template <class Text>
 std::string of_each_run(const RunSet& set, const Text& text_of) {
   std::vector<std::string> found;
-  for (const RunArm& arm : set.arms) {
-    for (const SetRun& run : arm.runs) add_new(found, text_of(run));
-  }
+  for (const SetRun& run : all_runs(set)) add_new(found, text_of(run));
   return alternatives(found);
 }
 
@@ -41,11 +39,9 @@ std::string labelled(const std::string& word, const std::string& value) {
 std::string days_of(const RunSet& set) {
   constexpr size_t length_of_date = 10;
   std::vector<std::string> days;
-  for (const RunArm& arm : set.arms) {
-    for (const SetRun& run : arm.runs) {
-      const std::string& begun = run.run.started_at;
-      if (!begun.empty()) days.push_back(begun.substr(0, length_of_date));
-    }
+  for (const SetRun& run : all_runs(set)) {
+    const std::string& begun = run.run.started_at;
+    if (!begun.empty()) days.push_back(begun.substr(0, length_of_date));
   }
   if (days.empty()) return "";
   const auto [first, last] = std::ranges::minmax_element(days);

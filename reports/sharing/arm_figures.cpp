@@ -101,11 +101,9 @@ std::vector<double> speeds_of_jobs(const Run& run) {
 }
 
 std::vector<const SetRun*> timed_runs(const RunArm& arm) {
-  std::vector<const SetRun*> runs;
-  for (const SetRun* run : complete_runs(arm)) {
-    if (run->run.throughput || !run->run.jobs.empty()) runs.push_back(run);
-  }
-  return runs;
+  return runs_where(arm, [](const SetRun& run) {
+    return run.run.status == Status::complete && (run.run.throughput || !run.run.jobs.empty());
+  });
 }
 
 Maybe<double> worst_p99_seconds(const RunArm& arm) {

@@ -80,10 +80,13 @@ class References {
            boards_of(arm, share) + ranks_of_jobs(arm);
   }
 
-  // The first arm that did the same work, undisturbed, and whose jobs share so; null: there is
-  // none.
-  const RunArm* find(const RunArm& arm, const Wanted& wanted) const {
-    return find_in(context_of(arm, *arm.share), wanted);
+  // The first arm of a context, undisturbed, and whose jobs share so; null: there is none.
+  const RunArm* find(const std::string& context, const Wanted& wanted) const {
+    for (const RunArm* other : arms_) {
+      if (!other->share->neighbours.empty() || is_on_a_part(*other)) continue;
+      if (wanted(*other->share) && context_of(*other, *other->share) == context) return other;
+    }
+    return nullptr;
   }
 
   // For each job of an arm the one that did its work alone on the whole GPU; null: there is none.
@@ -105,22 +108,14 @@ class References {
   }
 
  private:
-  const RunArm* find_in(const std::string& context, const Wanted& wanted) const {
-    for (const RunArm* other : arms_) {
-      if (!other->share->neighbours.empty() || is_on_a_part(*other)) continue;
-      if (wanted(*other->share) && context_of(*other, *other->share) == context) return other;
-    }
-    return nullptr;
-  }
-
   std::vector<const RunArm*> alone_where(
       const RunArm& arm, const std::function<bool(const ArmShare&, size_t job)>& wanted) const {
     const std::vector<const RunArm*> unlike = unlike_jobs_of(arm);
     std::vector<const RunArm*> found;
     for (size_t job = 0; job < static_cast<size_t>(arm.share->jobs); ++job) {
       const RunArm& asked = job < unlike.size() ? *unlike[job] : arm;
-      found.push_back(find_in(context_of(asked, *arm.share),
-                              [&](const ArmShare& share) { return wanted(share, job); }));
+      found.push_back(find(context_of(asked, *arm.share),
+                           [&](const ArmShare& share) { return wanted(share, job); }));
     }
     return found;
   }
@@ -384,9 +379,10 @@ Maybe<JobProgress> progress_in(const References& references, const RunArm& arm) 
 Maybe<Estimate> against(const References& references, const RunArm& arm, SharingMode mode,
                         bool unlike) {
   if (!arm.share->neighbours.empty()) return Unknown{"its neighbours train nothing"};
-  const RunArm* other = references.find(arm, [&](const ArmShare& share) {
+  const auto wanted = [&](const ArmShare& share) {
     return share.mode == mode && share.jobs == arm.share->jobs;
-  });
+  };
+  const RunArm* other = references.find(references.context_of(arm, *arm.share), wanted);
   if (other == nullptr) return Unknown{"no arm of as many jobs is so"};
   if (other == &arm) return Unknown{"it is the reference"};
   if (!unlike) return speed_ratio(arm, *other, references.confidence());

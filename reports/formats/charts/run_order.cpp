@@ -58,10 +58,8 @@ std::string commit_of(const SetRun& run) {
 }  // namespace
 
 std::vector<const SetRun*> runs_in_order(const RunArm& arm) {
-  Runs runs;
-  for (const SetRun& run : arm.runs) {
-    if (has_throughput(run) && !is_imported(run)) runs.push_back(&run);
-  }
+  Runs runs =
+      runs_where(arm, [](const SetRun& run) { return has_throughput(run) && !is_imported(run); });
   std::ranges::stable_sort(runs, {}, [](const SetRun* run) { return run->run.started_at; });
   return runs;
 }
