@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstdio>
 #include <map>
-#include <stdexcept>
 
 #include "base/text.h"
 #include "reports/compare/comparison_row.h"
@@ -21,24 +20,8 @@
 namespace nearmetal {
 namespace {
 
-// The metrics that tables show of a run: metrics_of() its unit, and latency where it has that.
-std::vector<const Metric*> recorded_metrics(const Run& run) {
-  std::vector<const Metric*> metrics = metrics_of(std::vector{run.sample});
-  if (!has_latency(run)) return metrics;
-  for (const Metric& metric : latency_metrics()) metrics.push_back(&metric);
-  return metrics;
-}
-
-bool has_figures(const Run& run) {
-  return run.status == Status::complete && run.window && run.throughput;
-}
-
-std::vector<const Run*> runs_with_figures(const RunArm& arm) {
-  std::vector<const Run*> runs;
-  for (const SetRun& run : arm.runs) {
-    if (has_figures(run.run)) runs.push_back(&run.run);
-  }
-  return runs;
+bool has_figures(const SetRun& run) {
+  return run.run.status == Status::complete && run.run.window && run.run.throughput;
 }
 
 // One word; a '-' would begin the number of processors.
@@ -103,10 +86,7 @@ std::string labels_of(const RunArm& arm) {
 
 std::vector<const Metric*> metrics_of_set(const RunSet& set) {
   const std::vector<SampleUnit> units = units_of(set);
-  auto metrics = metrics_of(units.empty() ? std::vector{SampleUnit::image} : units);
-  if (!shows_latency(set)) return metrics;
-  for (const Metric& metric : latency_metrics()) metrics.push_back(&metric);
-  return metrics;
+  return shown_metrics(units.empty() ? std::vector{SampleUnit::image} : units, shows_latency(set));
 }
 
 void print_metric(std::ostream& out, const RunSet& set, const Metric& metric) {
@@ -198,7 +178,7 @@ Case case_of(const RunArm& arm, const SetRun& run) {
             .name = run.source + " " + run.run.started_at,
             .time = run.run.window ? exact(run.run.window->seconds) : "0",
             .why = run.run.failure.value_or("no reason given")};
-  for (const Metric* metric : recorded_metrics(run.run)) {
+  for (const Metric* metric : shown_metrics({run.run.sample}, has_latency(run.run))) {
     test.figures.emplace_back(metric->name, metric->value_of(run.run));
   }
   if (run.run.status == Status::failed) test.element = "error";
@@ -206,19 +186,8 @@ Case case_of(const RunArm& arm, const SetRun& run) {
   return test;
 }
 
-const char* element_of(RowAnswer answer) {
-  switch (answer) {
-    case RowAnswer::passed:
-      return nullptr;
-    case RowAnswer::tolerated:
-      return "skipped";
-    case RowAnswer::unshown:
-      return "error";
-    case RowAnswer::failed:
-      return "failure";
-  }
-  throw std::logic_error("unnamed RowAnswer");
-}
+// By RowAnswer.
+constexpr std::array<const char*, 4> elements = {nullptr, "skipped", "error", "failure"};
 
 Case case_of(const ComparisonRow& row, RowAnswer answer, const CompareOptions& options) {
   const auto [lower, upper] = bounds_of(row.difference_interval);
@@ -230,7 +199,7 @@ Case case_of(const ComparisonRow& row, RowAnswer answer, const CompareOptions& o
                       {"difference_lower", lower},
                       {"difference_upper", upper},
                       {"p_regression", row.p_regression}},
-          .element = element_of(answer),
+          .element = elements.at(static_cast<size_t>(answer)),
           .why = sentence_of(row, options) + (row.difference ? ", " + row.reason : "")};
 }
 
@@ -295,7 +264,7 @@ void print_go_benchmark(std::ostream& out, const RunSet& set) {
   std::map<std::string, std::string> configuration;
   for (const RunArm& arm : set.arms) {
     for (const SetRun& run : arm.runs) {
-      if (!has_figures(run.run)) continue;
+      if (!has_figures(run)) continue;
       for (const KeyField& field : run.key) {
         const bool shown = field.severity == Severity::work || field.severity == Severity::kind;
         std::string& value = configuration[field.name];
@@ -320,7 +289,7 @@ void print_prometheus(std::ostream& out, const RunSet& set) {
   for (const RunArm& arm : set.arms) {
     if (arm.runs.empty()) continue;
     const SetRun& first = arm.runs.front();
-    const auto complete = static_cast<double>(runs_with_figures(arm).size());
+    const auto complete = static_cast<double>(std::ranges::count_if(arm.runs, has_figures));
     const std::string labels = labels_of(arm);
     runs.add(labels + ",complete=\"yes\"", {complete});
     runs.add(labels + ",complete=\"no\"", {static_cast<double>(arm.runs.size()) - complete});
@@ -340,9 +309,9 @@ std::string google_benchmark_json(const RunSet& set) {
   Json benchmarks = Json::array();
   for (size_t family = 0; family < set.arms.size(); ++family) {
     const RunArm& arm = set.arms[family];
-    const std::vector<const Run*> runs = runs_with_figures(arm);
+    const std::vector<const SetRun*> runs = runs_where(arm, has_figures);
     for (size_t repetition = 0; repetition < runs.size(); ++repetition) {
-      const Run& run = *runs[repetition];
+      const Run& run = runs[repetition]->run;
       const double step = milliseconds * mean_step_seconds(*run.window);
       benchmarks.push_back({{"name", "train/" + arm.name},
                             {"family_index", family},
@@ -412,7 +381,7 @@ void print_csv(std::ostream& out, const RunSet& set) {
   out << ",ranks,against,kind\r\n";
   for (const RunArm& arm : set.arms) {
     for (const SetRun& run : arm.runs) {
-      for (const Metric* metric : recorded_metrics(run.run)) {
+      for (const Metric* metric : shown_metrics({run.run.sample}, has_latency(run.run))) {
         const Maybe<double> value = metric->value_of(run.run);
         out << csv_text(run.source) << ',' << csv_text(arm.name) << ',' << run.run.started_at << ','
             << to_string(run.run.status) << ',' << metric->name << ',' << metric->base_unit << ','

@@ -30,22 +30,16 @@ std::string ranges_text(const std::set<size_t>& numbers) {
 }
 
 // Numbered in the order in which rows refer to them; the same text has one number.
-class Footnotes {
- public:
-  std::string marks(const std::vector<std::string>& notes) {
-    std::set<size_t> numbers;
-    for (const std::string& note : notes) {
-      auto known = std::ranges::find(texts_, note);
-      if (known == texts_.end()) known = texts_.insert(texts_.end(), note);
-      numbers.insert(static_cast<size_t>(known - texts_.begin()) + 1);
-    }
-    return numbers.empty() ? "" : " (" + ranges_text(numbers) + ")";
-  }
-  const std::vector<std::string>& texts() const { return texts_; }
+using Footnotes = std::vector<std::string>;
 
- private:
-  std::vector<std::string> texts_;
-};
+std::string marks_of(const std::vector<std::string>& notes, Footnotes& footnotes) {
+  std::set<size_t> numbers;
+  for (const std::string& note : notes) {
+    add_new(footnotes, note);
+    numbers.insert(std::ranges::find(footnotes, note) - footnotes.begin() + 1);
+  }
+  return numbers.empty() ? "" : " (" + ranges_text(numbers) + ")";
+}
 
 std::string difference_text(const ComparisonRow& row) {
   if (!row.difference) return "-";
@@ -146,27 +140,8 @@ std::vector<std::string> cells_of(const ComparisonRow& row, const CompareOptions
   }
   cells.insert(cells.end(),
                {difference_text(row), counts_text(row), p_text(row.p), p_text(row.rank_test_p),
-                to_string(row.verdict) + footnotes.marks(notes_of(row, options))});
+                to_string(row.verdict) + marks_of(notes_of(row, options), footnotes)});
   return cells;
-}
-
-TextTable table_of(const Comparison& comparison, Footnotes& footnotes) {
-  const CompareOptions& options = comparison.options;
-  const std::string confidence = plain_percent(1 - 2 * options.rule.alpha);
-  TextTable table{.columns = {{"row"}}};
-  if (!shows_throughput_alone(options)) table.columns.push_back({"metric"});
-  for (const char* side : {base_title(options), new_title(options)}) {
-    table.columns.push_back({side_title(side, options), true});
-  }
-  table.columns.insert(table.columns.end(), {{"difference [" + confidence + "]", true},
-                                             {"n", true},
-                                             {"p (t)", true, true},
-                                             {"p (rank)", true, true},
-                                             {"verdict"}});
-  for (const auto* rows : {&comparison.rows, &comparison.geometric_means}) {
-    for (const ComparisonRow& row : *rows) table.rows.push_back(cells_of(row, options, footnotes));
-  }
-  return table;
 }
 
 constexpr const char* comparison_title = "Comparison";
@@ -207,6 +182,37 @@ std::string rule_text(const Comparison& comparison) {
          (comparison.options.order == RowOrder::verdict ? "; worst first" : "");
 }
 
+// By Verdict: red, yellow and green.
+constexpr std::array verdict_styles = {"\033[31m", "\033[31m", "\033[31m",
+                                       "\033[33m", "\033[32m", "\033[32m"};
+static_assert(verdict_styles.size() == names_of(Verdict{}).size());
+
+TitledTable table_of(const Comparison& comparison, Footnotes& footnotes) {
+  const CompareOptions& options = comparison.options;
+  const std::string confidence = plain_percent(1 - 2 * options.rule.alpha);
+  TitledTable titled{.title = comparison_title,
+                     .table = {.columns = {{"row"}}},
+                     .legend = rule_text(comparison),
+                     .titled = false};
+  TextTable& table = titled.table;
+  if (!shows_throughput_alone(options)) table.columns.push_back({"metric"});
+  for (const char* side : {base_title(options), new_title(options)}) {
+    table.columns.push_back({side_title(side, options), true});
+  }
+  table.columns.insert(table.columns.end(), {{"difference [" + confidence + "]", true},
+                                             {"n", true},
+                                             {"p (t)", true, true},
+                                             {"p (rank)", true, true},
+                                             {"verdict"}});
+  for (const auto* rows : {&comparison.rows, &comparison.geometric_means}) {
+    for (const ComparisonRow& row : *rows) {
+      table.rows.push_back(cells_of(row, options, footnotes));
+      titled.last_styles.push_back(verdict_styles.at(static_cast<size_t>(row.verdict)));
+    }
+  }
+  return titled;
+}
+
 // No more than a reader can see through; --json has them all.
 constexpr size_t most_names = 4;
 
@@ -228,8 +234,8 @@ constexpr std::array published = {
 
 std::vector<std::string> remarks_of(const Comparison& comparison, const Footnotes& footnotes) {
   std::vector<std::string> lines;
-  for (size_t i = 0; i < footnotes.texts().size(); ++i) {
-    lines.push_back("(" + std::to_string(i + 1) + ") " + footnotes.texts()[i]);
+  for (size_t i = 0; i < footnotes.size(); ++i) {
+    lines.push_back("(" + std::to_string(i + 1) + ") " + footnotes[i]);
   }
   for (const Warning& note : comparison.notes) lines.push_back("note: " + note.text);
   if (comparison.options.form == ComparisonForm::sets &&
@@ -240,26 +246,6 @@ std::vector<std::string> remarks_of(const Comparison& comparison, const Footnote
     for (const char* line : published) lines.push_back(std::string("published: ") + line);
   }
   return lines;
-}
-
-const char* colour_of(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::equivalent:
-    case Verdict::faster:
-      return "\033[32m";
-    case Verdict::inconclusive:
-      return "\033[33m";
-    default:
-      return "\033[31m";
-  }
-}
-
-std::vector<const char*> styles_of(const Comparison& comparison) {
-  std::vector<const char*> styles;
-  for (const auto* rows : {&comparison.rows, &comparison.geometric_means}) {
-    for (const ComparisonRow& row : *rows) styles.push_back(colour_of(row.verdict));
-  }
-  return styles;
 }
 
 std::string signed_milliseconds(double seconds) {
@@ -273,20 +259,13 @@ std::string time_text(double seconds) {
 
 std::string value_text(ProbeUnit unit, const Maybe<double>& value) {
   if (!value) return "?";
-  switch (unit) {
-    case ProbeUnit::seconds:
-      return time_text(*value);
-    case ProbeUnit::hertz:
-      return significant(1e-6 * *value, 4) + " MHz";
-    case ProbeUnit::share:
-      return significant(100 * *value, 3) + " %";
-    case ProbeUnit::bytes_per_second:
-      return significant(1e-9 * *value, 4) + " GB/s";
-    case ProbeUnit::flops_per_second:
-      return *value >= 1e12 ? significant(1e-12 * *value, 4) + " TFLOP/s"
-                            : significant(1e-9 * *value, 4) + " GFLOP/s";
-  }
-  throw std::logic_error("unnamed ProbeUnit");
+  if (unit == ProbeUnit::seconds) return time_text(*value);
+  if (unit == ProbeUnit::hertz) return significant(1e-6 * *value, 4) + " MHz";
+  if (unit == ProbeUnit::share) return significant(100 * *value, 3) + " %";
+  if (unit == ProbeUnit::bytes_per_second) return significant(1e-9 * *value, 4) + " GB/s";
+  if (unit != ProbeUnit::flops_per_second) throw std::logic_error("unnamed ProbeUnit");
+  return *value >= 1e12 ? significant(1e-12 * *value, 4) + " TFLOP/s"
+                        : significant(1e-9 * *value, 4) + " GFLOP/s";
 }
 
 // A probe that neither side knows says nothing.
@@ -370,11 +349,7 @@ Page page_of(const Comparison& comparison) {
   Page page{.work = comparison.work, .headlines = headlines(comparison)};
   if (!comparison.key_differences.empty())
     page.tables.push_back(table_of_key_differences(comparison));
-  page.tables.push_back({.title = comparison_title,
-                         .table = table_of(comparison, footnotes),
-                         .legend = rule_text(comparison),
-                         .titled = false,
-                         .last_styles = styles_of(comparison)});
+  page.tables.push_back(table_of(comparison, footnotes));
   for (const Explanation& explanation : comparison.explanations) {
     page.tables.push_back(table_of(explanation, comparison.options));
   }

@@ -24,15 +24,6 @@
 namespace nearmetal {
 namespace {
 
-std::vector<const Metric*> shown_metrics(const RunArm& arm) {
-  std::vector<const Metric*> metrics = metrics_of(std::vector{unit_of(arm)});
-  if (shows_latency(arm)) {
-    for (const Metric& metric : latency_metrics()) metrics.push_back(&metric);
-  }
-  if (is_imported(arm)) metrics.push_back(&bus_bandwidth_metric());
-  return metrics;
-}
-
 // The runs that are not complete, for one metric; for the others what complete runs lack.
 std::vector<LeftOut> left_out_of(const RunArm& arm) {
   std::vector<LeftOut> found;
@@ -169,13 +160,11 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 // Distinct values of each field of the comparable key, in its order.
 Facts facts_of_keys(const RunSet& set) {
   std::vector<std::pair<std::string, std::vector<std::string>>> facts;
-  for (const RunArm& arm : set.arms) {
-    for (const SetRun& run : arm.runs) {
-      for (const KeyField& field : run.key) {
-        auto known = std::ranges::find(facts, field.name, &decltype(facts)::value_type::first);
-        if (known == facts.end()) known = facts.insert(known, {field.name, {}});
-        add_new(known->second, field.value);
-      }
+  for (const SetRun& run : all_runs(set)) {
+    for (const KeyField& field : run.key) {
+      auto known = std::ranges::find(facts, field.name, &decltype(facts)::value_type::first);
+      if (known == facts.end()) known = facts.insert(known, {field.name, {}});
+      add_new(known->second, field.value);
     }
   }
   Facts texts;
@@ -243,7 +232,9 @@ TextTable report_table(const RunSet& set) {
   table.columns = {{"arm"},     {"metric"},       {"mean [95 %]", true},
                    {"n", true}, {"spread", true}, {"left out", true}};
   for (const RunArm& arm : set.arms) {
-    for (const Metric* shown : shown_metrics(arm)) {
+    std::vector<const Metric*> metrics = shown_metrics({unit_of(arm)}, shows_latency(arm));
+    if (is_imported(arm)) metrics.push_back(&bus_bandwidth_metric());
+    for (const Metric* shown : metrics) {
       const Metric& metric = *shown;
       const SideSummary side = summary_of_arm(arm, metric);
       if (side.runs == 0 && is_imported(arm)) continue;  // a published file tells few figures

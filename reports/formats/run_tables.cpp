@@ -10,7 +10,6 @@
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/scaling.h"
 #include "reports/compare/work_text.h"
-#include "reports/document/metric.h"
 #include "reports/document/warning_text.h"
 
 namespace nearmetal {
@@ -27,12 +26,10 @@ std::string batch_text(const GridCurve& curve, const CurvePoint& point) {
 
 constexpr const char* bubble_legend =
     "The bubble is the share of the stages' time in which they compute nothing: measured; "
-    "simulated "
-    "by the same schedule with the mean times of these stages, without transfers and with "
-    "transfers "
-    "as fast as those of known values alone; and (P - 1) / (M + P - 1), of P equal stages and M "
-    "micro-batches. What the measured one is above the last simulated are launches, and transfers "
-    "that kernels slow down.";
+    "simulated by the same schedule with the mean times of these stages, without transfers and "
+    "with transfers as fast as those of known values alone; and (P - 1) / (M + P - 1), of P equal "
+    "stages and M micro-batches. What the measured one is above the last simulated are launches, "
+    "and transfers that kernels slow down.";
 
 const Run* first_with_stages(const RunArm& arm) {
   for (const SetRun* run : complete_runs(arm)) {
@@ -268,6 +265,13 @@ std::vector<std::string> arm_remarks(const RunSet& set) {
   texts.push_back((arms.size() == 1 ? arms.front() : counted(std::ssize(arms), "arm")) +
                   ": no run yet");
   return texts;
+}
+
+std::vector<const Metric*> shown_metrics(const std::vector<SampleUnit>& units, bool latency) {
+  std::vector<const Metric*> metrics = metrics_of(units);
+  if (!latency) return metrics;
+  for (const Metric& metric : latency_metrics()) metrics.push_back(&metric);
+  return metrics;
 }
 
 bool shows_latency(const RunArm& arm) {

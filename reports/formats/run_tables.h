@@ -6,6 +6,7 @@
 
 #include "base/text_table.h"
 #include "reports/compare/run_set.h"
+#include "reports/document/metric.h"
 
 namespace nearmetal {
 
@@ -31,6 +32,9 @@ TextTable scaling_table(const RunSet& set);
 /// What must be known beside the tables: that ranks on CPUs divide them; a line for each arm that
 /// cannot run, and one for the arms that a sweep did not reach.
 std::vector<std::string> arm_remarks(const RunSet& set);
+
+/// The metrics that tables show of runs in these units: metrics_of() these, and `latency`.
+std::vector<const Metric*> shown_metrics(const std::vector<SampleUnit>& units, bool latency);
 
 /// Whether there is latency to show, of steps one at a time.
 bool shows_latency(const RunArm& arm);

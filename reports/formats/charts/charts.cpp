@@ -1,6 +1,7 @@
 #include "reports/formats/charts/charts.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <set>
@@ -17,17 +18,9 @@
 namespace nearmetal {
 namespace {
 
-std::string verdict_colour(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::slower:
-      return colour(4);
-    case Verdict::equivalent:
-    case Verdict::faster:
-      return colour(2);
-    default:
-      return colour(1);
-  }
-}
+// Of colour(), by Verdict.
+constexpr std::array<size_t, 6> verdict_colours = {1, 1, 4, 1, 2, 2};
+static_assert(verdict_colours.size() == names_of(Verdict{}).size());
 
 std::string difference_script(const Comparison& comparison, const std::vector<std::string>& rows,
                               double least, double most) {
@@ -46,7 +39,7 @@ std::string difference_script(const Comparison& comparison, const std::vector<st
     script += "$data using (strcol('verdict') eq '" + std::string(to_string(verdict)) +
               "' ? column('difference') : NaN):'position':'lower':'upper' with xerrorbars pt 7 "
               "ps 0.8 lw 2 lc rgb '" +
-              verdict_colour(verdict) + "' notitle, \\\n  ";
+              colour(verdict_colours.at(static_cast<size_t>(verdict))) + "' notitle, \\\n  ";
   }
   return script +
          "$data using 'difference':'position':(strcol('text')) with labels center offset 0,0.8 "

@@ -50,26 +50,6 @@ struct Steps {
   std::span<const double> seconds;
 };
 
-struct StepsOfArms {
-  std::vector<Steps> shown;
-  size_t left_out = 0;  // arms beyond most_arms
-};
-
-StepsOfArms steps_of(const ShownArms& shown) {
-  const auto has = [](const Run& run) { return window_steps(run).size() > 1; };
-  StepsOfArms found{{}, shown.left_out};
-  for (const ShownArm& arm : shown.arms) {
-    const Run* run = typical_run(*arm.arm, has);
-    if (run == nullptr) continue;
-    if (found.shown.size() == most_arms) {
-      ++found.left_out;
-      continue;
-    }
-    found.shown.push_back({arm.label(), window_steps(*run)});
-  }
-  return found;
-}
-
 TextTable table_of(const std::vector<Steps>& all) {
   TextTable table;
   table.columns = {{"arm"},           {"steps", true},   {"least, ms", true}, {"median, ms", true},
@@ -176,12 +156,21 @@ std::string distribution_script(const std::vector<Steps>& all) {
 Chart chart_of(Chart chart, const ShownArms& shown, const char* header,
                Points (*points_of)(std::span<const double> seconds),
                std::string (*script_of)(const std::vector<Steps>& all)) {
-  const StepsOfArms found = steps_of(shown);
-  const std::vector<Steps>& all = found.shown;
+  std::vector<Steps> all;
+  size_t left_out = shown.left_out;
+  for (const ShownArm& arm : shown.arms) {
+    const Run* run = typical_run(*arm.arm, [](const Run& r) { return window_steps(r).size() > 1; });
+    if (run == nullptr) continue;
+    if (all.size() == most_arms) {
+      ++left_out;
+      continue;
+    }
+    all.push_back({arm.label(), window_steps(*run)});
+  }
   if (all.empty()) return missing_chart(chart, "no arm has a complete run with its step times");
   chart.table = table_of(all);
   chart.caption += " Slowest rank of the run with the median throughput." +
-                   counts_text(chart.table, "steps") + left_out_text(found.left_out);
+                   counts_text(chart.table, "steps") + left_out_text(left_out);
   TextStream csv = csv_with(header);
   for (size_t i = 0; i < all.size(); ++i) {
     for (const auto& [x, y] : points_of(all[i].seconds)) csv << i << ',' << x << ',' << y << '\n';
@@ -325,9 +314,8 @@ Chart profile_chart(const ShownArms& shown) {
   if (rows.empty()) return missing_chart(chart, "no run was taken with --profile");
   chart.caption =
       "Kernels or primitives, each timed alone, by phase; the line: the step as it ran, median of "
-      "the "
-      "timed window. One run of each arm. Where kernels reach beyond it, they overlap in the step "
-      "or are slower alone.";
+      "the timed window. One run of each arm. Where kernels reach beyond it, they overlap in the "
+      "step or are slower alone.";
   chart.csv = csv.str();
   chart.script = profile_script(rows, longest);
   return chart;
