@@ -100,28 +100,19 @@ double normal_p(double distance_from_mean, double variance) {
   return std::min(1.0, 2 * cdf(complement(boost::math::normal(), distance / std::sqrt(variance))));
 }
 
-double approximate_p(const Ranks& ranks, double m, double n) {
-  const double all = m + n;
-  const double u = static_cast<double>(ranks.doubled_sum_of_first) / 2 - m * (m + 1) / 2;
-  return normal_p(u - m * n / 2, m * n / 12 * (all + 1 - ranks.ties / (all * (all - 1))));
-}
-
 constexpr int64_t most_added = 1000;
 
 // Welch's error of the sum of the groups' means; its value does not matter.
 LogEstimate error_of(std::span<const RunGroup> groups, int64_t added = 0) {
-  double variance = 0;
-  double uncertainty = 0;
+  std::vector<std::pair<double, LogEstimate>> means;
   for (const RunGroup& group : groups) {
     const auto runs = static_cast<double>(group.runs + (group.can_grow ? added : 0));
     if (runs < 2 || !(group.deviation > 0)) {
       throw std::invalid_argument("planning needs 2 runs, and a spread, in each group");
     }
-    const double part = group.deviation * group.deviation / runs;
-    variance += part;
-    uncertainty += part * part / (runs - 1);
+    means.push_back({1, {0, group.deviation / std::sqrt(runs), runs - 1}});
   }
-  return {0, std::sqrt(variance), variance * variance / uncertainty};
+  return combined(means);
 }
 
 double critical_t(const LogEstimate& error, const DecisionRule& rule) {
@@ -280,8 +271,10 @@ double mann_whitney_p(std::span<const double> first, std::span<const double> sec
   if (first.size() + second.size() <= most_for_exact) {
     return exact_p(counts_by_sum(ranks.doubled, first.size()), ranks.doubled_sum_of_first);
   }
-  return approximate_p(ranks, static_cast<double>(first.size()),
-                       static_cast<double>(second.size()));
+  const auto m = static_cast<double>(first.size()), n = static_cast<double>(second.size());
+  const double all = m + n;
+  const double u = static_cast<double>(ranks.doubled_sum_of_first) / 2 - m * (m + 1) / 2;
+  return normal_p(u - m * n / 2, m * n / 12 * (all + 1 - ranks.ties / (all * (all - 1))));
 }
 
 double wilcoxon_p(std::span<const double> differences) {
