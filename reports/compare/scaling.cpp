@@ -70,8 +70,7 @@ ScalingPoint point_of(const MeasuredArm& arm, const MeasuredArm& reference, Scal
       .scaling = scaling,
       .batch = scaling == Scaling::weak ? arm.batch : arm.batch * static_cast<double>(arm.ranks),
       .ranks = arm.ranks,
-      .runs = std::ranges::count_if(arm.arm->runs, has_throughput),
-      .reference_ranks = reference.ranks};
+      .runs = std::ranges::count_if(arm.arm->runs, has_throughput)};
   const auto ranks = static_cast<double>(arm.ranks);
   const auto reference_ranks = static_cast<double>(reference.ranks);
   const Estimate ratio = ratio_estimate(arm.runs, reference.runs);

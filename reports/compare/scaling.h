@@ -20,8 +20,7 @@ struct ScalingPoint {
   double batch = 0;  // images per step of each rank; strong: of all
   int64_t ranks = 1;
   int64_t runs = 0;
-  int64_t reference_ranks = 1;
-  Estimate speedup{};     // throughput / that of the reference x reference_ranks
+  Estimate speedup{};     // throughput / that of the reference x its ranks
   Estimate efficiency{};  // speedup / ranks
 
   /// Its speedup is what it is held to be, not what was measured.

@@ -347,7 +347,6 @@ JobPoint job_point(const RunArm& job, const RunArm* alone) {
   JobPoint point{.task = task_of_run(job.runs.front()),
                  .work = work_of(job.runs.front()),
                  .rate = words_of(unit_of(job)).rate,
-                 .runs = std::ranges::count_if(job.runs, has_throughput),
                  .throughput = mean_estimate(throughput_sessions(job))};
   const Unknown none{missing_alone({&job}, {alone})};
   point.alone = none;

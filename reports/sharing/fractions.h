@@ -15,7 +15,6 @@ struct JobPoint {
   std::string task;  // in words: "resnet50 training"
   std::string work;  // with precision and batch
   const char* rate = "";
-  int64_t runs = 0;
   Maybe<Estimate> throughput{};
   Maybe<double> alone{};       // throughput
   Maybe<Estimate> of_alone{};  // throughput / that
