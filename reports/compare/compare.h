@@ -60,7 +60,7 @@ inline constexpr double planned_power = 0.8;
 /// A warning of runs, or of ranks and jobs of them.
 struct RunWarning {
   Warning warning;                // the worst, else the first
-  int64_t runs = 1;               // runs that gave it
+  std::vector<size_t> runs{};     // that gave it, by their index
   bool same = true;               // in these words
   std::optional<size_t> worst{};  // index of the run with the worst figure; none: all are equal
   std::optional<std::pair<Figure, Figure>> range{};  // of all, where their unit is one

@@ -147,12 +147,10 @@ std::optional<std::pair<Figure, Figure>> range_of(const std::vector<WarningOfRun
 RunWarning folded(const std::vector<WarningOfRun>& all) {
   const auto worst = std::ranges::max_element(all, is_milder);
   RunWarning found{.warning = *worst->warning};
-  std::set<size_t> runs;
   for (const WarningOfRun& one : all) {
-    runs.insert(one.run);
+    add_new(found.runs, one.run);
     found.same = found.same && one.warning->text == found.warning.text;
   }
-  found.runs = std::ssize(runs);
   if (found.same) return found;
   found.range = range_of(all);
   if (found.warning.figure) found.worst = worst->run;

@@ -11,8 +11,8 @@ std::vector<Warning> notes_of(const ComparisonRow& row) {
   std::vector<Warning> notes = row.notes;
   for (const SideSummary* side : {&row.base_side, &row.new_side}) {
     for (const RunWarning& found : side->warnings) {
-      const std::string runs = std::to_string(found.runs) + " of " + counted(side->runs, "run") +
-                               " of " + side->name + " warned";
+      const std::string runs = std::to_string(found.runs.size()) + " of " +
+                               counted(side->runs, "run") + " of " + side->name + " warned";
       notes.push_back({found.warning.code, extent_text(found, runs) + ": " + found.warning.text,
                        found.warning.figure});
     }

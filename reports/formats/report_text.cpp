@@ -143,14 +143,10 @@ void add_warnings(std::vector<std::string>& lines, const RunSet& set) {
   }
   for (const RunWarning& found : warnings_of(runs)) {
     std::vector<std::string> arms;
-    for (size_t i = 0; i < runs.size(); ++i) {
-      const bool warns = std::ranges::find(runs[i]->run.warnings, found.warning.code,
-                                           &Warning::code) != runs[i]->run.warnings.end();
-      const std::string& name = places[i].arm->name;
-      if (warns && (arms.empty() || arms.back() != name)) arms.push_back(name);
-    }
+    for (const size_t run : found.runs) add_new(arms, places[run].arm->name);
     lines.push_back(arms_text(arms) + ": " + found.warning.code + " (" +
-                    extent_text(found, counted(found.runs, "run")) + "): " + found.warning.text +
+                    extent_text(found, counted(std::ssize(found.runs), "run")) +
+                    "): " + found.warning.text +
                     (found.worst ? worst_text(found, places[*found.worst], arms.size() > 1) : ""));
   }
 }
