@@ -17,7 +17,7 @@
 #include "reports/compare/work_text.h"
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/charts/charts.h"
-#include "reports/formats/charts/run_order.h"
+#include "reports/formats/charts/throughput_charts.h"
 #include "reports/formats/page.h"
 #include "reports/formats/report_text.h"
 

@@ -32,7 +32,7 @@ std::string hosts_of(const RunSet& set) {
 }
 
 // Such as "batch 64"; empty where none is told.
-std::string labelled(const std::string& word, const std::string& value) {
+std::string with_word(const std::string& word, const std::string& value) {
   return value.empty() ? "" : word + " " + value;
 }
 
@@ -61,8 +61,8 @@ std::string published_line(const RunSet& set) {
       of_key(set, "benchmark"),
       of_key(set, "collective"),
       of_key(set, "precision"),
-      labelled("batch", of_key(set, "batch")),
-      labelled("global batch", of_key(set, "global_batch_size")),
+      with_word("batch", of_key(set, "batch")),
+      with_word("global batch", of_key(set, "global_batch_size")),
       of_each_run(set, [](const SetRun& run) { return run.run.device_name; }),
       days_of(set)};
   std::erase(parts, "");

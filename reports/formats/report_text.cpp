@@ -12,7 +12,7 @@
 #include "reports/compare/work_text.h"
 #include "reports/document/warning_text.h"
 #include "reports/formats/charts/charts.h"
-#include "reports/formats/charts/run_order.h"
+#include "reports/formats/charts/throughput_charts.h"
 #include "reports/formats/headline.h"
 #include "reports/formats/nic_text.h"
 #include "reports/formats/run_tables.h"

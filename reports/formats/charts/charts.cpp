@@ -9,9 +9,8 @@
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/scaling.h"
 #include "reports/document/metric.h"
-#include "reports/formats/charts/run_order.h"
-#include "reports/formats/charts/scaling_charts.h"
 #include "reports/formats/charts/step_charts.h"
+#include "reports/formats/charts/throughput_charts.h"
 #include "reports/sharing/arm_figures.h"
 #include "reports/sharing/fractions.h"
 

@@ -3,7 +3,7 @@
 
 #include <sstream>
 
-#include "reports/formats/charts/run_order.h"
+#include "reports/formats/charts/throughput_charts.h"
 #include "tests/support/made_up_runs.h"
 
 namespace nearmetal {

@@ -11,7 +11,7 @@
 #include "bench/sweep/sweep_report.h"
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/charts/charts.h"
-#include "reports/formats/charts/scaling_charts.h"
+#include "reports/formats/charts/throughput_charts.h"
 #include "reports/formats/comparison_json.h"
 #include "reports/formats/comparison_text.h"
 #include "reports/formats/report_text.h"

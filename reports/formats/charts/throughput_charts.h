@@ -1,8 +1,8 @@
-// Runs and sessions of arms in the order in which they were taken.
+// Throughput of arms, how it grows with the number of ranks, and that of single runs and sessions
+// in the order in which they were taken.
 #pragma once
 
 #include <ostream>
-#include <vector>
 
 #include "base/text_table.h"
 #include "reports/formats/charts/chart.h"
@@ -10,10 +10,14 @@
 
 namespace nearmetal {
 
-/// The complete runs of an arm that it took itself, in order of their start.
-std::vector<const SetRun*> runs_in_order(const RunArm& arm);
+/// A bar from zero for the geometric mean of each arm, a whisker for its 95 % interval, a circle
+/// for each run.
+Chart throughput_chart(const ShownArms& shown);
 
-std::vector<double> throughputs_of(const std::vector<const SetRun*>& runs);
+/// Throughput against that of the arm with the fewest ranks, over the number of ranks, with the
+/// ideal line; and that as a share of the ideal.
+Chart speedup_chart(const ShownArms& shown);
+Chart efficiency_chart(const ShownArms& shown);
 
 /// Of each arm with several: the least throughput, the median and the largest, and those of all
 /// runs in their order.
