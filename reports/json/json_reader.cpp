@@ -42,19 +42,15 @@ void require_within(double number, const Place& place, const Range& range) {
   if (below || number > range.maximum) fail(place, described(range));
 }
 
-double any_number_at(const Document& json, const Place& place) {
+double number_at(const Document& json, const Place& place, const Range& range = any_number) {
   if (!json.is_number()) fail(place, "a number");
-  return json.get<double>();
-}
-
-double number_at(const Document& json, const Place& place, const Range& range) {
-  const double number = any_number_at(json, place);
+  const auto number = json.get<double>();
   require_within(number, place, range);
   return number;
 }
 
 int64_t integer_at(const Document& json, const Place& place, const Range& range) {
-  const double number = any_number_at(json, place);
+  const double number = number_at(json, place);
   if (number != std::trunc(number)) fail(place, "an integer");
   if (std::abs(number) > static_cast<double>(largest_integer)) {
     fail(place, "within the integers that a double holds");
@@ -96,6 +92,8 @@ void read_texts(const Document& json, const Place& place,
 }
 
 }  // namespace
+
+Document document_of(const std::string& text) { return Document::parse(text); }
 
 Reader::Reader(const Document& object, const Place& place, Tolerance tolerance)
     : Archive(SampleUnit::image),

@@ -9,7 +9,6 @@
 
 #include "reports/json/archive.h"
 #include "reports/json/form.h"
-#include "reports/json/json_document.h"
 
 namespace nearmetal {
 
@@ -21,6 +20,13 @@ std::string parser_reason(const std::string& what);
 }  // namespace nearmetal
 
 namespace nearmetal::json {
+
+/// The document that is read: keys in a map, so that an object with many of them takes no quadratic
+/// time.
+using Document = nlohmann::json;
+
+/// Throws Document::exception for what is no JSON.
+Document document_of(const std::string& text);
 
 /// In a document of a program, fields that are not known are tolerated, as minor versions of its
 /// schema add them; in one that is written by hand (`strict`) they are refused.
