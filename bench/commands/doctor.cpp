@@ -10,7 +10,6 @@
 #include "comm/layout/layout_json.h"
 #include "comm/layout/short_form.h"
 #include "reports/formats/nic_text.h"
-#include "reports/json/finding_json.h"
 
 namespace nearmetal {
 namespace {

@@ -8,6 +8,7 @@
 #include "base/text_table.h"
 #include "bench/cli/process.h"
 #include "bench/commands/program.h"
+#include "bench/doctor/diagnose.h"
 #include "comm/launch/launch_plan_text.h"
 #include "comm/layout/layout_json.h"
 #include "comm/nccl.h"
@@ -16,7 +17,6 @@
 #include "models/program.h"
 #include "reports/compare/read_runs.h"
 #include "reports/formats/comparison_json.h"
-#include "reports/json/finding_json.h"
 #include "reports/json/json.h"
 #include "reports/json/report_files.h"
 

@@ -10,6 +10,9 @@
 #include "reports/conditions/machine_conditions.h"
 #include "reports/conditions/network_conditions.h"
 #include "reports/conditions/path_conditions.h"
+#include "reports/json/json_text.h"
+#include "reports/json/report_fields.h"
+#include "reports/json/schema_writer.h"
 
 namespace nearmetal {
 namespace {
@@ -359,6 +362,28 @@ Findings of_system(const Checkup& checkup) {
   return findings;
 }
 
+// What doctor prints as JSON.
+struct Diagnosis {
+  std::string schema = "nearmetal/doctor";
+  std::string schema_version = "1.0";
+  int64_t exit_code = 0;
+  std::vector<Finding> findings;
+  std::vector<Gpu> gpus;
+  std::vector<RdmaDevice> rdma;
+};
+
+void fields(json::Archive& field, Diagnosis& document) {
+  field.type("doctor",
+             "What was looked at on this machine. Fields that are not listed here are allowed: "
+             "minor versions add them.");
+  field("schema", document.schema, json::one_of("nearmetal/doctor"));
+  field("schema_version", document.schema_version, json::readable_version);
+  field("exit_code", document.exit_code);
+  field("findings", document.findings);
+  field.added("gpus", document.gpus, "All that the driver lists, with their ways to NICs");
+  field.added("rdma", document.rdma, "NICs with RDMA");
+}
+
 }  // namespace
 
 std::vector<Finding> diagnose(const Checkup& checkup) {
@@ -369,6 +394,19 @@ std::vector<Finding> diagnose(const Checkup& checkup) {
     add(look(checkup), findings);
   }
   return findings;
+}
+
+std::string doctor_schema() {
+  json::Json schema = json::SchemaWriter::document(Diagnosis{}, "Findings of nearmetal doctor");
+  schema["properties"]["exit_code"] = {{"description", "8 where there is a blocker"},
+                                       {"enum", {0, 8}}};
+  return json::schema_text(schema);
+}
+
+std::string findings_to_json(const std::vector<Finding>& findings, const Environment& machine,
+                             int exit_code) {
+  return json::lines_of(Diagnosis{
+      .exit_code = exit_code, .findings = findings, .gpus = machine.gpus, .rdma = machine.rdma});
 }
 
 }  // namespace nearmetal

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "comm/layout/placement.h"
-#include "reports/json/finding_json.h"
+#include "reports/document/warning.h"
 
 namespace nearmetal {
 

@@ -6,6 +6,247 @@
 
 namespace nearmetal::json {
 
+void fields(Archive& field, RdmaGid& gid) {
+  field.type("rdma_gid", "An address of an RDMA port");
+  field("index", gid.index, at_least(0));
+  field("gid", gid.gid);
+  field("type", gid.type, "IB/RoCE v1 or RoCE v2");
+  field("interface", gid.interface, "Network interface");
+}
+
+void fields(Archive& field, RdmaPort& port) {
+  field.type("rdma_port", "A port of an RDMA device");
+  field("number", port.number, at_least(0));
+  field("state", port.state, "active, down, init, armed");
+  field("physical_state", port.physical_state, "linkup, disabled, polling, ...");
+  field("link_layer", port.link_layer, "InfiniBand; Ethernet: RoCE");
+  field("bits_per_second", port.bits_per_second, at_least(0));
+  field("gids", port.gids, "GIDs that are set");
+}
+
+void fields(Archive& field, RdmaDevice& device) {
+  field.type("rdma_device", "A NIC that can read and write memory by itself (RDMA)");
+  field("name", device.name);
+  field("interfaces", device.interfaces, "Its network interfaces, as ibdev2netdev shows them");
+  field("pci_id", device.pci_id);
+  field("device_id", device.device_id,
+        "Id on the PCI bus, with that of the maker, such as 0x102115B3");
+  field("model", device.model, "Name in the list of PCI ids, else as its driver calls it");
+  field("board_id", device.board_id);
+  field("firmware", device.firmware);
+  field("driver", device.driver);
+  field("driver_version", device.driver_version,
+        "Version of the driver if it has one, as those of OFED do");
+  field("device_file", device.device_file,
+        "Whether its file in /dev/infiniband is there, by which programs use it");
+  field("numa_node", device.numa_node, at_least(-1));
+  field("link_generation", device.link_generation, at_least(0), "Generation of PCIe");
+  field("link_width", device.link_width, at_least(0));
+  field("largest_link_generation", device.largest_link_generation, at_least(0));
+  field("largest_link_width", device.largest_link_width, at_least(0));
+  field("iommu_group", device.iommu_group, at_least(0));
+  field("iommu_type", device.iommu_type, "identity, DMA, DMA-FQ");
+  field("virtual_function", device.virtual_function, "Whether it is one of SR-IOV");
+  field("ats_capable", device.ats_capable, "It could keep translations of the IOMMU");
+  field("ats", device.ats, "Translations of the IOMMU are kept by the NIC");
+  field("acs_redirect", device.acs_redirect,
+        "Bridges above it send what peers send one another to the root complex");
+  field("ports", device.ports);
+}
+
+void fields(Archive& field, NicPath& path) {
+  field.type("nic_path", "The way from a GPU to a NIC of its host");
+  field("rdma_device", path.rdma_device, "Name of the RDMA device");
+  field("distance", path.distance,
+        "What lies between, as nvidia-smi topo -m calls it. PIX: at most one PCIe switch; PXB: "
+        "several; PHB: a host bridge; NODE: the way between host bridges of a NUMA node; SYS: that "
+        "between NUMA nodes");
+  field("gpu_direct_rdma", path.gpu_direct_rdma,
+        "Means by which the NIC may read and write the GPU's memory; none: data go through the "
+        "host's");
+}
+
+void fields(Archive& field, Virtualisation& virtualisation) {
+  field.type("virtualisation", "What tells a virtual machine and a container from bare metal");
+  field("machine", virtualisation.machine, without(MachineKind::container));
+  field("hypervisor", virtualisation.hypervisor, "kvm, firecracker, vmware, ...; none");
+  field("container", virtualisation.container, "docker, podman, gvisor, ...; none");
+  field("cpuid_signature", virtualisation.cpuid_signature, "CPUID leaf 0x40000000");
+  field("dmi_vendor", virtualisation.dmi_vendor, "Vendor of the system");
+  field("dmi_product", virtualisation.dmi_product, "Name of the system");
+  field.added("bios_version", virtualisation.bios_version);
+  field("hypervisor_type", virtualisation.hypervisor_type, "/sys/hypervisor/type");
+  field("detect_virt_vm", virtualisation.detect_virt_vm, "Answer of systemd-detect-virt --vm");
+  field("detect_virt_container", virtualisation.detect_virt_container,
+        "Answer of systemd-detect-virt --container");
+  field("clock_source", virtualisation.clock_source);
+  field("iommu_groups", virtualisation.iommu_groups, at_least(0), "0: no IOMMU is seen from here");
+  field("kernel_options", virtualisation.kernel_options,
+        "Options of IOMMU, PCI, huge pages and mitigations");
+  field("mps_daemon", virtualisation.mps_daemon,
+        "Whether there is a control pipe of NVIDIA's multi-process service");
+  field("peer_memory_module", virtualisation.peer_memory_module,
+        "nvidia_peermem: GPUDirect RDMA without DMA-BUF");
+  field("nvidia_kernel_module", virtualisation.nvidia_kernel_module, "Version of the loaded one");
+  field.added("nvidia_kernel_flavour", virtualisation.nvidia_kernel_flavour,
+              "open or proprietary: only the open one has dma-bufs");
+}
+
+void fields(Archive& field, Processor& processor) {
+  field.type("processor", "The CPUs of the system");
+  field.added("vendor", processor.vendor, "By CPUID, as are the next three");
+  field.added("family", processor.family, at_least(0));
+  field.added("model", processor.model, at_least(0));
+  field.added("stepping", processor.stepping, at_least(0));
+  field.added("microcode", processor.microcode);
+  field.added("cache", processor.cache, "As /proc/cpuinfo has it");
+  field("sockets", processor.sockets, at_least(0));
+  field("cores", processor.cores, at_least(0));
+  field("numa_nodes", processor.numa_nodes, at_least(0));
+  field("governor", processor.governor, "Governor of CPU frequency; distinct ones joined");
+  field("largest_hertz", processor.largest_hertz, at_least(0));
+}
+
+void fields(Archive& field, Limits& limits) {
+  field.type("limits", "Limits of this process, and pages that the system keeps");
+  field("locked_memory_bytes", limits.locked_memory_bytes, at_least(0));
+  field("open_files", limits.open_files, at_least(0));
+  field("shared_memory_bytes", limits.shared_memory_bytes, at_least(0), "Size of /dev/shm");
+  field("huge_pages", limits.huge_pages, at_least(0), "Reserved pages");
+  field("huge_page_bytes", limits.huge_page_bytes, at_least(0));
+  field("transparent_huge_pages", limits.transparent_huge_pages);
+  field.added("numa_balancing", limits.numa_balancing,
+              "Whether the kernel moves pages to the NUMA node that uses them");
+}
+
+void fields(Archive& field, NetworkInterface& network_interface) {
+  field.type("network_interface", "A network interface");
+  field("name", network_interface.name);
+  field("driver", network_interface.driver);
+  field("state", network_interface.state);
+  field("bits_per_second", network_interface.bits_per_second, at_least(0));
+  field("mtu_bytes", network_interface.mtu_bytes, at_least(0));
+  field("numa_node", network_interface.numa_node, at_least(-1));
+  field("rdma_device", network_interface.rdma_device);
+  field("virtual_function", network_interface.virtual_function);
+}
+
+void fields(Archive& field, GpuPeer& gpu_peer) {
+  field.type("gpu_peer", "A path to another GPU of this host");
+  field("pci_id", gpu_peer.pci_id);
+  field("reads", gpu_peer.reads);
+  field("atomics", gpu_peer.atomics);
+  field("nvlink", gpu_peer.nvlink);
+  field.added("distance", gpu_peer.distance, "Distance by PCIe, whether or not there is an NVLink");
+}
+
+void fields(Archive& field, MigInstance& mig_instance) {
+  field.type("mig_instance", "A MIG device of the GPU");
+  field("uuid", mig_instance.uuid);
+  field.added("profile", mig_instance.profile, "Such as 1g.18gb");
+  field("multiprocessors", mig_instance.multiprocessors, at_least(1),
+        "Equal profiles may have different numbers");
+  field("gpu_slices", mig_instance.gpu_slices, at_least(0));
+  field("memory_bytes", mig_instance.memory_bytes, at_least(0));
+}
+
+void fields(Archive& field, Gpu& gpu) {
+  field.type("gpu", "A GPU that was used");
+  field("name", gpu.name);
+  field("uuid", gpu.uuid);
+  field("pci_id", gpu.pci_id);
+  field("memory_bytes", gpu.memory_bytes, at_least(0));
+  field("multiprocessors", gpu.multiprocessors, at_least(1));
+  field("compute_capability", gpu.compute_capability);
+  field("driver_version", gpu.driver_version);
+  field.added("dma_buf", gpu.dma_buf,
+              "Its memory can be shared with NICs as a dma-buf: GPUDirect RDMA");
+  field.added("serial", gpu.serial);
+  field.added("vbios", gpu.vbios);
+  field.added("virtualisation", gpu.virtualisation,
+              "none, passthrough, vgpu, host-vgpu, host-vsga");
+  field.added("vgpu_profile", gpu.vgpu_profile, "Profile of a vGPU, such as A100-40C");
+  field.added("vgpu_licence", gpu.vgpu_licence, "licensed, unlicensed");
+  field.added("vgpu_scheduler", gpu.vgpu_scheduler, "best effort, equal share or fixed share");
+  field.added("link_generation", gpu.link_generation, at_least(0),
+              "Generation of PCIe; idle GPUs lower it");
+  field.added("link_width", gpu.link_width, at_least(0));
+  field.added("largest_link_generation", gpu.largest_link_generation, at_least(0));
+  field.added("largest_link_width", gpu.largest_link_width, at_least(0));
+  field.added("bar1_bytes", gpu.bar1_bytes, at_least(0));
+  field.added("ecc", gpu.ecc);
+  field.added("ecc_change_pending", gpu.ecc_change_pending);
+  field.added("memory_repair_pending", gpu.memory_repair_pending,
+              "Retired pages or remapped rows wait for a reset");
+  field.added("persistence", gpu.persistence);
+  field.added("compute_mode", gpu.compute_mode);
+  field.added("power_limit_watts", gpu.power_limit_watts, at_least(0));
+  field.added("default_power_limit_watts", gpu.default_power_limit_watts, at_least(0));
+  field.added("largest_sm_hertz", gpu.largest_sm_hertz, at_least(0));
+  field.added("largest_memory_hertz", gpu.largest_memory_hertz, at_least(0));
+  field.added("application_sm_hertz", gpu.application_sm_hertz, at_least(0),
+              "The limit that an administrator set");
+  field.added("device_id", gpu.device_id,
+              "Id on the PCI bus, with that of the maker, such as 0x233510DE");
+  field.added("mig", gpu.mig);
+  field.added("mig_change_pending", gpu.mig_change_pending);
+  field.added("mig_profile", gpu.mig_profile,
+              "Profile of the MIG device that this is; its UUID is uuid");
+  field.added("mig_instances", gpu.mig_instances);
+  field.added("active_nvlinks", gpu.active_nvlinks, at_least(0));
+  field.added("inactive_nvlinks", gpu.inactive_nvlinks, at_least(0));
+  field.added("peers", gpu.peers);
+  field.added("numa_node", gpu.numa_node, at_least(-1));
+  field.added("cpu_affinity", gpu.cpu_affinity, "CPUs next to it");
+  field.added("iommu_group", gpu.iommu_group, at_least(0));
+  field.added("iommu_type", gpu.iommu_type, "identity, DMA, DMA-FQ");
+  field.added("virtual_function", gpu.virtual_function, "Whether it is one of SR-IOV");
+  field.added("own_link_generation", gpu.own_link_generation, at_least(0),
+              "Generation of PCIe that the GPU is capable of, whatever its slot is");
+  field.added("ats_capable", gpu.ats_capable, "It could keep translations of the IOMMU");
+  field.added("ats", gpu.ats, "Translations of the IOMMU are kept by the GPU");
+  field.added("acs_redirect", gpu.acs_redirect,
+              "Bridges above it send what peers send one another to the root complex");
+  field.added("nics", gpu.nics, "To each RDMA device of the host");
+}
+
+void fields(Archive& field, Environment& environment) {
+  field.type("environment", "One operating-system instance as its ranks found it");
+  field("host_name", environment.host_name);
+  field.added("boot_id", environment.boot_id, "Another one whenever the kernel starts");
+  field.added("machine_id", environment.machine_id, "SHA-256 made of /etc/machine-id");
+  field("kernel", environment.kernel);
+  field("distribution", environment.distribution);
+  field("architecture", environment.architecture);
+  field("cpu_model", environment.cpu_model);
+  field("logical_cpus", environment.logical_cpus, at_least(1), "CPUs that are online");
+  field("usable_cpus", environment.usable_cpus, at_least(1),
+        "CPUs that this process may use by its affinity mask");
+  field("cpu_quota", environment.cpu_quota, above(0), "Limit of the control group, in CPUs");
+  field("memory_bytes", environment.memory_bytes, at_least(0));
+  field("memory_limit_bytes", environment.memory_limit_bytes, at_least(0),
+        "Limit of the control group");
+  field("hypervisor_cpu_flag", environment.hypervisor_cpu_flag, "CPUID leaf 1: ECX bit 31");
+  field.added("claim", environment.claim,
+              "Kind of machine that the user claims it to be (--environment)");
+  field.added("virtualisation", environment.virtualisation);
+  field.added("processor", environment.processor);
+  field.added("limits", environment.limits);
+  field.added("network", environment.network);
+  field.added("rdma", environment.rdma, "RDMA devices");
+  field.added("nccl_topology_file", environment.nccl_topology_file,
+              "Topology file that NCCL would read");
+  field("gpus", environment.gpus, "GPUs that were used");
+  field("libraries", environment.libraries, "Name to version, as loaded");
+  field("variables", environment.variables, "Environment variables by allow-list");
+  field.added("host_facts", environment.host_facts, "What the host's operator says of it");
+  field("ld_preload", environment.ld_preload, "Whether LD_PRELOAD is set");
+  field.added("ld_library_path", environment.ld_library_path,
+              "Whether LD_LIBRARY_PATH is set; null: the version does not report it");
+  field.added("ld_audit", environment.ld_audit,
+              "Whether LD_AUDIT is set; null: the version does not report it");
+}
+
 void fields(Archive& field, ImportedSource& source) {
   field.type("imported_source", "A published file that results were read from");
   field("file", source.file, "Its name, without folders");
@@ -162,6 +403,15 @@ void fields(Archive& field, RunConfig& config) {
         }
       },
       config);
+}
+
+void fields(Archive& field, Finding& finding) {
+  field.type("finding");
+  field("severity", finding.severity);
+  field("code", finding.code, code, "Stable, for scripts");
+  field("seen", finding.seen);
+  field("why", finding.why, "Why it matters for the number; empty where all is well");
+  field("fix", finding.fix);
 }
 
 }  // namespace nearmetal::json
