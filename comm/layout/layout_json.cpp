@@ -1,7 +1,5 @@
 #include "comm/layout/layout_json.h"
 
-#include <algorithm>
-#include <cctype>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -25,17 +23,6 @@ namespace nearmetal {
 // The fields of a layout file, with what must hold of them. What no list says (which fields need
 // one another) is in layout_schema() and in check().
 namespace json {
-
-namespace {
-
-bool is_host_name(const std::string& text) {
-  const auto may_be_first = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
-  return !text.empty() && text.size() <= 253 && may_be_first(text.front()) &&
-         std::ranges::all_of(
-             text, [&](char c) { return may_be_first(c) || c == '.' || c == '_' || c == '-'; });
-}
-
-}  // namespace
 
 // Whether `read` takes the text; what it throws is not shown, as the form says the same.
 template <auto read>
