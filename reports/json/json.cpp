@@ -40,35 +40,30 @@ json::Document parsed_document(std::string&& text) {
   }
 }
 
-void require_arm_alone(const Arm& arm, bool imported, const Place& place) {
-  const auto require = [&](bool holds, const char* key, const char* must_be) {
-    if (!holds) fail(Place{&place, key, {}}, must_be);
-  };
-  require((arm.kind == Kind::imported) == imported, "kind",
-          imported ? "imported, as that of the report" : "that of a run");
-  require(arm.imported.empty() != imported, "imported",
-          imported ? "a list of results" : "empty, as the kind is not imported");
-  require(!imported || arm.runs.empty(), "runs", "empty, as results are imported");
-}
-
 // Results of others stand alone: with sources, without settings, environments and runs of this
 // program; and other reports hold none of them.
 void require_kind_alone(const Report& report) {
+  const auto require = [](bool holds, const Place& parent, const char* key, const char* must_be) {
+    if (!holds) fail(Place{&parent, key, {}}, must_be);
+  };
   const bool imported = report.kind == Kind::imported;
   const Place root, invocation{&root, "invocation", {}}, arms{&root, "arms", {}};
   const char* must_be = imported ? "null, as results are imported" : "there";
-  if (report.invocation.origins.empty() != imported) fail({&invocation, "config", {}}, must_be);
-  if (report.invocation.config_sha256.has_value() == imported) {
-    fail({&invocation, "config_sha256", {}}, must_be);
-  }
-  if (imported && !report.environments.empty()) {
-    fail({&root, "environments", {}}, "empty, as results are imported");
-  }
-  if (report.sources.empty() == imported) {
-    fail({&root, "sources", {}}, imported ? "a list of files" : "empty, as the kind is another");
-  }
+  require(report.invocation.origins.empty() == imported, invocation, "config", must_be);
+  require(report.invocation.config_sha256.has_value() != imported, invocation, "config_sha256",
+          must_be);
+  require(!imported || report.environments.empty(), root, "environments",
+          "empty, as results are imported");
+  require(report.sources.empty() != imported, root, "sources",
+          imported ? "a list of files" : "empty, as the kind is another");
   for (size_t i = 0; i < report.arms.size(); ++i) {
-    require_arm_alone(report.arms[i], imported, Place{&arms, {}, i});
+    const Arm& arm = report.arms[i];
+    const Place place{&arms, {}, i};
+    require((arm.kind == Kind::imported) == imported, place, "kind",
+            imported ? "imported, as that of the report" : "that of a run");
+    require(arm.imported.empty() != imported, place, "imported",
+            imported ? "a list of results" : "empty, as the kind is not imported");
+    require(!imported || arm.runs.empty(), place, "runs", "empty, as results are imported");
   }
 }
 
