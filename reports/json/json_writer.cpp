@@ -14,12 +14,6 @@ Json finite(double value) {
   return value;
 }
 
-Json texts(const std::map<std::string, std::string>& values) {
-  Json object = Json::object();
-  for (const auto& [key, value] : values) object[key] = value;
-  return object;
-}
-
 }  // namespace
 
 std::string line_of(const Json& json) {
@@ -82,7 +76,7 @@ Json Writer::json_of(const Type& type, void* value) const {
     case Type::Kind::text:
       return as<std::string>(value);
     case Type::Kind::texts:
-      return texts(as<std::map<std::string, std::string>>(value));
+      return as<std::map<std::string, std::string>>(value);
     case Type::Kind::name:
       return type.names[static_cast<size_t>(type.get(value))];
     case Type::Kind::optional:
