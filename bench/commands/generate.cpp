@@ -116,30 +116,31 @@ std::string zsh_option(const OptionSpec& option) {
   return joined(texts, " ");
 }
 
+// What `options` offer where the condition holds.
+void print_fish(std::ostream& out, const std::string& condition, const std::string& options,
+                const std::string& help) {
+  out << "complete -c nearmetal -n " << single_quoted(condition) << options << " -d '"
+      << escaped(help, "'\\") << "'\n";
+}
+
 void print_fish_argument(std::ostream& out, const Command& command, const OptionSpec& option) {
   const char* baselines = option.baselines ? "(command ls baselines 2>/dev/null)" : "";
   std::string condition = "__nearmetal_within " + command.name;
   // Of a command of two words both are there.
   if (!command.commands.empty()) condition += "; and not __nearmetal_behind " + command.name;
-  out << "complete -c nearmetal -n " << single_quoted(condition);
-  if (is_path(option) || option.baselines) out << " -F";
-  out << " -a " << single_quoted(spaced_choices(option) + baselines) << " -d '"
-      << escaped(option.help, "'\\") << "'\n";
+  const char* files = is_path(option) || option.baselines ? " -F" : "";
+  print_fish(out, condition, files + (" -a " + single_quoted(spaced_choices(option) + baselines)),
+             option.help);
 }
 
 void print_fish_option(std::ostream& out, const std::string& condition, const OptionSpec& option) {
-  out << "complete -c nearmetal -n " << single_quoted(condition);
+  std::string options;
   for (const std::string& name : flags_of(option)) {
-    out << (name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1));
+    options += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
   }
-  if (!value_of(option).empty()) out << (is_path(option) ? " -r -F" : " -x");
-  if (!choices(option).empty()) out << " -a '" << spaced_choices(option) << "'";
-  out << " -d '" << escaped(option.help, "'\\") << "'\n";
-}
-
-void print_fish_word(std::ostream& out, const std::string& condition, const Command& command) {
-  out << "complete -c nearmetal -n " << single_quoted(condition) << " -a " << command.name
-      << " -d '" << escaped(command.help, "'\\") << "'\n";
+  if (!value_of(option).empty()) options += is_path(option) ? " -r -F" : " -x";
+  if (!choices(option).empty()) options += " -a '" + spaced_choices(option) + "'";
+  print_fish(out, condition, options, option.help);
 }
 
 void print_bash_completion(std::ostream& out, const Command& program) {
@@ -238,9 +239,9 @@ complete -c nearmetal -f
     print_fish_option(out, "__nearmetal_behind", option);
   }
   for (const Command& command : program.commands) {
-    print_fish_word(out, "__nearmetal_behind", command);
+    print_fish(out, "__nearmetal_behind", " -a " + command.name, command.help);
     for (const Command& inner : command.commands) {
-      print_fish_word(out, "__nearmetal_behind " + command.name, inner);
+      print_fish(out, "__nearmetal_behind " + command.name, " -a " + inner.name, inner.help);
     }
     for (const OptionSpec& option : all_options(command)) {
       if (is_argument(option)) {
@@ -275,10 +276,14 @@ void print_options(std::ostream& out, const Command& command) {
   }
 }
 
+// The help has them behind a line that names the command.
+std::string examples_of(const Command& command) {
+  return command.examples.substr(command.examples.find_first_not_of('\n'));
+}
+
 void print_examples(std::ostream& out, const Command& command) {
   if (command.examples.empty()) return;
-  out << ".PP\n.nf\n"
-      << roff(command.examples.substr(command.examples.find_first_not_of('\n'))) << "\n.fi\n";
+  out << ".PP\n.nf\n" << roff(examples_of(command)) << "\n.fi\n";
 }
 
 void print_command(std::ostream& out, const std::string& name, const Command& command) {
@@ -364,23 +369,12 @@ std::vector<std::pair<std::string, std::string>> tables_of(const Command& comman
   return tables;
 }
 
-void print_option_tables(std::ostream& out, const Command& command) {
+void print_section(std::ostream& out, const std::string& name, const Command& command) {
+  out << "\n## " << name << "\n\n" << command.help << ".\n";
   for (const auto& [heading, rows] : tables_of(command)) {
     out << "\n| " << heading << " | |\n| --- | --- |\n" << rows;
   }
-}
-
-// The help has them behind a line that names them.
-void print_code_block(std::ostream& out, const Command& command) {
-  const size_t first = command.examples.find_first_not_of('\n');
-  if (first == std::string::npos) return;
-  out << "\n```text\n" << command.examples.substr(first) << "\n```\n";
-}
-
-void print_section(std::ostream& out, const std::string& name, const Command& command) {
-  out << "\n## " << name << "\n\n" << command.help << ".\n";
-  print_option_tables(out, command);
-  print_code_block(out, command);
+  if (!command.examples.empty()) out << "\n```text\n" << examples_of(command) << "\n```\n";
   for (const Command& inner : command.commands) print_section(out, name + " " + inner.name, inner);
 }
 
