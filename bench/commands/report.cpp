@@ -85,11 +85,6 @@ void without_charts(std::ostream& out, const GroupedRuns& runs, bool) {
   print(out, runs.all);
 }
 
-template <std::string (*text)(const RunSet&)>
-void text_without_charts(std::ostream& out, const GroupedRuns& runs, bool) {
-  out << text(runs.all);
-}
-
 constexpr ReportFormat report_formats[] = {
     {"markdown", without_charts<print_markdown>},
     {"text", without_charts<print_text>},
@@ -103,8 +98,11 @@ constexpr ReportFormat report_formats[] = {
     {"prometheus", without_charts<print_prometheus>, true},
     {"tf_cnn_benchmarks", without_charts<print_tf_cnn_benchmarks>, false, true, true},
     {"go", without_charts<print_go_benchmark>, false, false, true},
-    {"google-benchmark", text_without_charts<google_benchmark_json>, true},
-    {"github-action-benchmark", text_without_charts<github_action_benchmark_json>, true},
+    {"google-benchmark",
+     [](auto& out, const auto& runs, bool) { out << google_benchmark_json(runs.all); }, true},
+    {"github-action-benchmark",
+     [](auto& out, const auto& runs, bool) { out << github_action_benchmark_json(runs.all); },
+     true},
 };
 
 struct ReportForm {

@@ -145,11 +145,6 @@ void fields(json::Archive& field, StressResult& result) {
   field("work", result.work);
 }
 
-void print_result(std::ostream& out, const StressResult& result) {
-  print_line(out, result.rate.load + ": " + rate_text(result.rate) + " over " +
-                      significant(result.seconds, 3) + " s (" + result.work + ")");
-}
-
 void load_for(Load& load, const StressForm& form, const Terminal& terminal,
               const std::atomic<int>& stop) {
   double shown = 0;
@@ -184,7 +179,8 @@ ExitCode stress(const StressForm& form, const Context& context, ProgressReporter
   if (form.json) {
     terminal.out << json::lines_of(result);
   } else {
-    print_result(terminal.out, result);
+    print_line(terminal.out, form.load + ": " + rate_text(result.rate) + " over " +
+                                 significant(result.seconds, 3) + " s (" + result.work + ")");
   }
   return context.stop == 0 ? ExitCode::ok : exit_code_of_signal(context.stop);
 }
