@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "models/cuda/compiler/binding.h"
 #include "models/cuda/compiler/exchange.h"
 #include "models/cuda/compiler/lowering.h"
 #include "models/cuda/device/device.h"
@@ -65,8 +64,7 @@ std::vector<KernelChoice> CudaProgram::choose_kernels(const Graph& graph,
 CudaProgram::CudaProgram(const Graph& graph, const ProgramOptions& options)
     : CudaProgram(graph, options, Fits(graph, options)) {
   allocate();
-  bind_convolutions();
-  bind_attention();
+  bind_plans();
   const unsigned wait = options_.host_sleeps ? cudaEventBlockingSync : cudaEventDefault;
   for (int i = 0; i <= steps_in_flight; ++i) step_ends_.push_back(make_event(wait));
   const PipelinePlace& place = options_.pipeline;
@@ -95,7 +93,7 @@ void CudaProgram::choose_kernels() {
   step_ = lower(graph_, options_, choices_, layout_, resources_);
   tuner_->choose(distinct_products(step_));
   for (const Kernel& kernel : step_.kernels) {
-    if (kernel.linear) *kernel.linear->algorithm = tuner_->algorithm(kernel.linear->problem);
+    if (kernel.linear) *kernel.algorithm = tuner_->algorithm(*kernel.linear);
   }
 }
 
@@ -339,39 +337,21 @@ PipelineSeconds CudaProgram::pipeline_seconds(int64_t step) const {
   return seconds;
 }
 
-void CudaProgram::bind_convolutions() {
+void CudaProgram::bind_plans() {
   for (Kernel& kernel : step_.kernels) {
-    if (!kernel.convolution) continue;
-    const ConvolutionPlan* plan = tuner_->plan(kernel.convolution->problem);
-    bind_convolution(kernel, *plan, options_.precision, layout_, resources_);
-  }
-}
-
-void CudaProgram::bind_attention() {
-  const auto address = [](const Tensor* tensor) {
-    return tensor == nullptr ? nullptr : tensor->data;
-  };
-  for (Kernel& kernel : step_.kernels) {
+    if (kernel.convolution) bind_plan(kernel, *tuner_->plan(*kernel.convolution));
     if (!kernel.attention) continue;
-    const AttentionCall& call = *kernel.attention;
-    const AttentionExtent& extent = call.problem.extent;
-    const AttentionPlan* plan = tuner_->plan(call.problem);
-    AttentionOperands operands{call.packed->data,
-                               call.y->data,
-                               static_cast<float*>(call.log_sums->data),
-                               address(call.dy),
-                               static_cast<float*>(address(call.dots)),
-                               address(call.packed_gradient),
-                               nullptr};
+    const AttentionExtent& extent = kernel.attention->extent;
+    const int32_t* token_counts = nullptr;
     if (masks_tokens(extent)) {
       DeviceMemory& counts = token_counts_[extent.tokens];
       if (counts == nullptr) {
         counts = make_token_counts(extent);
         device_bytes_ += extent.batch * static_cast<int64_t>(sizeof(int32_t));
       }
-      operands.token_counts = static_cast<const int32_t*>(counts.get());
+      token_counts = static_cast<const int32_t*>(counts.get());
     }
-    run_plan(kernel, *plan, plan->bind(operands, workspace_.get()), cudnn_.get());
+    bind_plan(kernel, *tuner_->plan(*kernel.attention), token_counts);
   }
 }
 

@@ -105,8 +105,7 @@ class CudaProgram : public Program {
 
   void choose_kernels();
   void allocate();
-  void bind_convolutions();
-  void bind_attention();
+  void bind_plans();
   void stage_images();
   void fix_labels(std::span<const int32_t> labels);
   void launch_step();

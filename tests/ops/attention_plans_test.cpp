@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/names.h"
-#include "models/cuda/compiler/kernel.h"
+#include "models/cuda/compiler/emission.h"
 #include "models/cuda/libraries/attention.h"
 #include "tests/ops/child_answers.h"
 

@@ -72,8 +72,8 @@ TYPED_TEST(Decide, NothingIsRefusedAndEachChoiceHasItsErrorOrAReason) {
 // takes.
 template <class T>
 void drop_block_of_sums(Kernel& kernel, int multiprocessors) {
-  const Tensor *y = kernel.convolution->y, *sums = kernel.convolution->sums;
-  const auto channels = static_cast<int64_t>(kernel.convolution->problem.shape.output_channels);
+  const Tensor *y = kernel.bound->tensor(Role::y), *sums = kernel.bound->tensor(Role::sums);
+  const auto channels = static_cast<int64_t>(kernel.convolution->shape.output_channels);
   kernel.launch = [=, launch = kernel.launch](cudaStream_t stream) {
     launch(stream);
     NM_CALL(cudaStreamSynchronize(stream));
@@ -97,7 +97,7 @@ TYPED_TEST(Decide, AWrongSumIsRefused) {
       this->decided([&](const Decision& decision, const std::string&, Trial& trial) {
         if (decision.kind != DecisionKind::sweep) return;
         for (Kernel& kernel : trial.kernels(Pass::forward)) {
-          if (!kernel.convolution || kernel.convolution->sums == nullptr) continue;
+          if (!kernel.convolution || kernel.bound->tensor(Role::sums) == nullptr) continue;
           drop_block_of_sums<TypeParam>(kernel, this->multiprocessors_);
           planted = true;
         }

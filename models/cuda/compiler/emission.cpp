@@ -16,17 +16,11 @@ const Emitter& emitter_of(FusedKind kind) {
   throw std::logic_error("a kind of op has no emitter");
 }
 
-// Its launch is set when its plan is chosen.
-ConvolutionCall convolution_call(const Bound& bound) {
-  const auto at = [&](Role role) { return bound.tensors[static_cast<size_t>(role)]; };
-  return {*bound.op.convolution, at(Role::x),   at(Role::y),       at(Role::sums),
-          bound.parameter(),     bound.op.bias, at(Role::weights), at(Role::residual)};
-}
-
-AttentionCall attention_call(const Bound& bound) {
-  const auto at = [&](Role role) { return bound.tensors[static_cast<size_t>(role)]; };
-  return {*bound.op.attention, at(Role::x),       at(Role::y), at(Role::statistics),
-          at(Role::dy),        at(Role::scratch), at(Role::dx)};
+void run_plan(Kernel& kernel, const Plan& plan, const Descriptor& bound) {
+  kernel.implementation = "cudnn " + plan.name();
+  kernel.launch = [cudnn = kernel.bound->resources.cudnn, &plan, bound](cudaStream_t) {
+    NM_CALL(plan.try_execute(cudnn, bound));  // on the handle's stream
+  };
 }
 
 }  // namespace
@@ -40,24 +34,55 @@ Kernel emit(const FusedOp& op, const Emission& emission,
                 .implementation = row.implementation,
                 .flops = op.flops,
                 .bytes = op.bytes,
-                .operands = bound->operands};
+                .operands = bound->operands,
+                .convolution = op.convolution,
+                .attention = op.attention,
+                .bound = bound};
   for (const int parameter : op.gradients) {
     if (emission.layout.slices[parameter].is_matrix) kernel.gradient_of = parameter;
   }
-  if (op.convolution) {
-    kernel.convolution = convolution_call(*bound);
-  } else if (op.attention) {
-    kernel.attention = attention_call(*bound);
-  } else if (op.linear) {
-    const auto algorithm = op.is_timed ? std::make_shared<std::string>() : nullptr;
-    kernel.launch = emitters::linear(*bound, algorithm);
-    if (op.is_timed) kernel.linear = {*op.linear, algorithm};
+  if (op.convolution || op.attention) return kernel;
+  if (op.linear) {
+    if (op.is_timed) {
+      kernel.linear = op.linear;
+      kernel.algorithm = std::make_shared<std::string>();
+    }
+    kernel.launch = emitters::linear(*bound, kernel.algorithm);
   } else if (row.make != nullptr) {
     kernel.launch = row.make(*bound);
   } else {
     kernel.launch = [bound, launch = row.launch](cudaStream_t stream) { launch(*bound, stream); };
   }
   return kernel;
+}
+
+void bind_plan(Kernel& kernel, const ConvolutionPlan& plan) {
+  const Bound& b = *kernel.bound;
+  ConvolutionOperands operands{b[Role::x], b[Role::weights], b[Role::y]};
+  if (!b.has(Role::weights)) {
+    operands.weights = kernel.convolution->op == ConvolutionOp::backward_weights
+                           ? b.matrix_gradient(b.parameter())
+                           : b.operand(b.parameter());
+  }
+  operands.residual = b[Role::residual];
+  operands.bias = b.operand(b.op.bias);
+  if (b.has(Role::sums)) {
+    operands.sum = b[Role::sums];
+    operands.square_sum = b.as<float>(Role::sums) + kernel.convolution->shape.output_channels;
+  }
+  run_plan(kernel, plan, plan.bind(operands, b.resources.workspace));
+}
+
+void bind_plan(Kernel& kernel, const AttentionPlan& plan, const int32_t* token_counts) {
+  const Bound& b = *kernel.bound;
+  const AttentionOperands operands{b[Role::x],
+                                   b[Role::y],
+                                   b.as<float>(Role::statistics),
+                                   b[Role::dy],
+                                   b.as<float>(Role::scratch),
+                                   b[Role::dx],
+                                   token_counts};
+  run_plan(kernel, plan, plan.bind(operands, b.resources.workspace));
 }
 
 const char* name_of(FusedKind kind) { return emitter_of(kind).name; }
@@ -74,7 +99,7 @@ const float* Bound::value(int parameter) const {
   return parameter < 0 ? nullptr : resources.parameters.values + layout.offset(parameter);
 }
 
-const void* Bound::operand(int parameter) const {
+void* Bound::operand(int parameter) const {
   if (parameter < 0) return nullptr;
   return resources.parameters.operand(layout.offset(parameter), shapes.element_size());
 }

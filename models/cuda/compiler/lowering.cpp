@@ -7,7 +7,6 @@
 #include <string>
 #include <utility>
 
-#include "models/cuda/compiler/emission.h"
 #include "models/cuda/compiler/planner.h"
 #include "models/cuda/kernels/update.h"
 #include "models/step_order.h"
@@ -299,7 +298,7 @@ LoweredStep lower(const Graph& graph, const ProgramOptions& options, const Lower
 std::vector<LinearProblem> distinct_products(const LoweredStep& step) {
   std::map<std::string, LinearProblem> found;
   for (const Kernel& kernel : step.kernels) {
-    if (kernel.linear) found.emplace(kernel.linear->problem.key(), kernel.linear->problem);
+    if (kernel.linear) found.emplace(kernel.linear->key(), *kernel.linear);
   }
   std::vector<LinearProblem> problems;
   for (const auto& [key, problem] : found) problems.push_back(problem);

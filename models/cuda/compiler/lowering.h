@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "models/cuda/compiler/choices.h"
+#include "models/cuda/compiler/emission.h"
 #include "models/cuda/compiler/flat_layout.h"
-#include "models/cuda/compiler/kernel.h"
 #include "models/cuda/compiler/resources.h"
 #include "models/cuda/kernels/images.h"
 #include "models/graph.h"

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "models/cuda/compiler/binding.h"
 #include "models/cuda/compiler/lowering.h"
 #include "models/cuda/compiler/planner.h"
 #include "models/cuda/compiler/resources.h"
@@ -27,10 +26,7 @@ class Decider {
                        ? nullptr
                        : allocate_device(workspace_limit(options.precision))),
         source_{graph, options, tuner.device(), workspace_.get(),
-                [this](Kernel& kernel, const FlatLayout& layout, const StepResources& resources) {
-                  const ConvolutionPlan* plan = tuner_.plan(kernel.convolution->problem);
-                  bind_convolution(kernel, *plan, options_.precision, layout, resources);
-                }} {}
+                [this](Kernel& kernel) { bind_plan(kernel, *tuner_.plan(*kernel.convolution)); }} {}
 
   Ops ops(const LoweringChoices& choices) const {
     const TuningDevice& device = tuner_.device();

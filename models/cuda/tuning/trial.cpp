@@ -7,7 +7,6 @@
 #include <set>
 
 #include "base/errors.h"
-#include "models/cuda/compiler/emission.h"
 #include "models/cuda/kernels/update.h"
 #include "models/cuda/tuning/convolution_check.h"
 #include "models/cuda/tuning/trial_values.h"
@@ -128,7 +127,7 @@ void Trial::make_kernels(Pass pass, const std::vector<FusedOp>& ops) {
       {source_.graph, source_.options.batch_size, precision}, layout_, resources_};
   for (const FusedOp& op : ops) {
     Kernel& kernel = kernels(pass).emplace_back(emit(op, emission, tensors_));
-    if (kernel.launch == nullptr) source_.bind(kernel, layout_, resources_);
+    if (kernel.launch == nullptr) source_.bind(kernel);
     if (pass == Pass::forward) add_norm_results(op);
     add_gradients(op);
     for (const Operand& operand : op.operands) {

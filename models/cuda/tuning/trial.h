@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "models/cuda/compiler/kernel.h"
+#include "models/cuda/compiler/emission.h"
 #include "models/cuda/compiler/resources.h"
 #include "models/cuda/device/check.h"
 #include "models/cuda/tuning/alternatives.h"
@@ -32,8 +32,8 @@ struct TrialSource {
   const Graph& graph;
   const ProgramOptions& options;  // of one micro-batch
   const TuningDevice& device;
-  void* workspace = nullptr;                                                   // workspace_limit()
-  std::function<void(Kernel&, const FlatLayout&, const StepResources&)> bind;  // a library's plan
+  void* workspace = nullptr;          // workspace_limit()
+  std::function<void(Kernel&)> bind;  // to a library's plan
 };
 
 /// Memory for one trial after another: it grows as they need.

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "models/cuda/compiler/kernel.h"
+#include "models/cuda/compiler/emission.h"
 #include "models/cuda/kernels/images.h"
 
 namespace nearmetal::cuda {

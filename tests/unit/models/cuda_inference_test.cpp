@@ -14,7 +14,7 @@ using ::testing::Contains;
 
 int64_t convolutions_of(const LoweredStep& step, ConvolutionOp op) {
   return std::ranges::count_if(step.kernels, [op](const Kernel& kernel) {
-    return kernel.convolution && kernel.convolution->problem.op == op;
+    return kernel.convolution && kernel.convolution->op == op;
   });
 }
 
@@ -54,9 +54,9 @@ TEST(CudaInference, AResidualIsThereBeforeItIsAdded) {
   const LoweredStep step = lowered(graph, options, all_fused(graph, options));
   std::vector<const Tensor*> written;
   for (const Kernel& kernel : step.kernels) {
-    if (kernel.convolution && kernel.convolution->residual != nullptr) {
-      EXPECT_THAT(written, Contains(kernel.convolution->residual)) << kernel.name;
-      EXPECT_THAT(kernel.operands, Contains(kernel.convolution->residual)) << kernel.name;
+    if (kernel.convolution && kernel.bound->tensor(Role::residual) != nullptr) {
+      EXPECT_THAT(written, Contains(kernel.bound->tensor(Role::residual))) << kernel.name;
+      EXPECT_THAT(kernel.operands, Contains(kernel.bound->tensor(Role::residual))) << kernel.name;
     }
     written.insert(written.end(), kernel.operands.begin(), kernel.operands.end());
   }

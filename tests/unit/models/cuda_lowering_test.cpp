@@ -63,8 +63,8 @@ TEST(CudaLowering, ForwardOnlyHasNoBackwardKernels) {
 ConvolutionShape data_gradient_of(const LoweredStep& step, const std::string& name) {
   for (const Kernel& kernel : step.kernels) {
     if (kernel.name != name || !kernel.convolution) continue;
-    if (kernel.convolution->problem.op == ConvolutionOp::backward_data) {
-      return kernel.convolution->problem.shape;
+    if (kernel.convolution->op == ConvolutionOp::backward_data) {
+      return kernel.convolution->shape;
     }
   }
   throw std::out_of_range(name);

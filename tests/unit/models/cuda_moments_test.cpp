@@ -24,7 +24,7 @@ LoweringChoices without_moments(LoweringChoices choices) {
 std::string text_of(const Kernel& kernel) {
   if (!kernel.convolution) return kernel.name + ": " + kernel.implementation;
   // "conv backward_data fp16 ..."
-  const std::string key = kernel.convolution->problem.key();
+  const std::string key = kernel.convolution->key();
   const size_t begin = key.find(' ') + 1;
   return kernel.name + ": " + key.substr(begin, key.find(' ', begin) - begin);
 }
@@ -114,11 +114,11 @@ TEST_F(CudaMoments, TheGradientOfTheInputComesFromScaledWeights) {
                                        "own statistics by moments");
   for (const Kernel& kernel : lowered.kernels) {
     if (kernel.name != "layer2.1.conv3" || !kernel.convolution) continue;
-    const bool reads_weights = kernel.convolution->problem.op == ConvolutionOp::backward_data;
-    EXPECT_EQ(kernel.convolution->weights != nullptr, reads_weights);
+    const bool reads_weights = kernel.convolution->op == ConvolutionOp::backward_data;
+    EXPECT_EQ(kernel.bound->tensor(Role::weights) != nullptr, reads_weights);
     if (!reads_weights) continue;
-    EXPECT_THAT(kernel.operands, Contains(kernel.convolution->weights));
-    EXPECT_THAT(statistics.operands, Contains(kernel.convolution->weights));
+    EXPECT_THAT(kernel.operands, Contains(kernel.bound->tensor(Role::weights)));
+    EXPECT_THAT(statistics.operands, Contains(kernel.bound->tensor(Role::weights)));
   }
 }
 
@@ -162,7 +162,7 @@ TEST_F(CudaMoments, ConvolutionsOfShortcutsAreThoseOfBefore) {
     for (const LoweredStep* lowered : {&before, &now}) {
       keys.emplace_back();
       for (const Kernel& kernel : lowered->kernels) {
-        if (is_of_shortcut(kernel)) keys.back().push_back(kernel.convolution->problem.key());
+        if (is_of_shortcut(kernel)) keys.back().push_back(kernel.convolution->key());
       }
     }
     EXPECT_EQ(keys[0], keys[1]) << block;
