@@ -3,7 +3,6 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "models/cuda/compiler/attention_products.h"
 #include "models/cuda/compiler/emission.h"
 #include "models/cuda/kernels/softmax.h"
 #include "models/cuda/libraries/linear.h"
@@ -45,21 +44,36 @@ ProductOperands linear_operands(const Bound& b, const void* bias) {
   throw std::logic_error("unnamed LinearOp");
 }
 
+// cuBLASLt takes one step between its matrices: either the heads of a sample are one call, or the
+// samples of a head, whichever needs fewer calls.
 Launch attention_product(const Bound& b) {
-  const AttentionProduct product = *b.op.product;
-  const AttentionCalls calls = attention_calls(b.shapes.attention(b.op.node), product);
-  const int64_t size = b.shapes.element_size();
-  const int64_t result_size = product.fp32_result ? 4 : size;
+  const AttentionExtent extent = b.shapes.attention(b.op.node);
+  const auto& [a, second, d, rows, columns, inner, a_transposed, b_transposed, fp32_result] =
+      *b.op.product;
+  const bool heads_at_once = extent.heads >= extent.batch;
+  const auto inner_step = [=](const HeadMatrices& m) {
+    return heads_at_once ? m.head_step : m.sample_step;
+  };
+  ProductShape shape{rows,       columns,         inner,      a_transposed, b_transposed,
+                     a.row_step, second.row_step, d.row_step, fp32_result};
+  shape.alignment_bytes = 16;  // heads are a multiple of 8 elements apart
+  shape.count = heads_at_once ? extent.heads : extent.batch;
+  shape.a_step = inner_step(a);
+  shape.b_step = inner_step(second);
+  shape.d_step = inner_step(d);
+  const int64_t calls = heads_at_once ? extent.batch : extent.heads;
+  const int64_t size = b.shapes.element_size(), result_size = fp32_result ? 4 : size;
   return product_launch(
-      b, calls.shape, nullptr, [=](const Product& made, const void*, cudaStream_t stream) {
-        for (int64_t call = 0; call < calls.calls; ++call) {
-          const auto matrix = [&](Role role, const HeadMatrices& m, int64_t step, int64_t element) {
+      b, shape, nullptr,
+      [=, of = *b.op.product](const Product& made, const void*, cudaStream_t stream) {
+        for (int64_t call = 0; call < calls; ++call) {
+          const auto matrix = [&](Role role, const HeadMatrices& m, int64_t element) {
+            const int64_t step = heads_at_once ? m.sample_step : m.head_step;
             return b.as<char>(role) + (m.first + call * step) * element;
           };
-          made.launch({matrix(x, product.a, calls.a_step, size),
-                       matrix(residual, product.b, calls.b_step, size),
-                       matrix(y, product.d, calls.d_step, result_size)},
-                      b.resources.workspace, stream);
+          made.launch(
+              {matrix(x, of.a, size), matrix(residual, of.b, size), matrix(y, of.d, result_size)},
+              b.resources.workspace, stream);
         }
       });
 }

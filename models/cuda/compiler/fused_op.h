@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/names.h"
-#include "models/cuda/compiler/attention_products.h"
 #include "models/cuda/compiler/content.h"
 #include "models/cuda/compiler/patterns.h"
 #include "models/cuda/kernels/batch_norm.h"
@@ -17,6 +16,8 @@
 #include "models/cuda/libraries/convolution.h"
 #include "models/cuda/libraries/linear.h"
 #include "models/kernel_choice.h"
+#include "models/memory_plan.h"
+#include "models/shapes.h"
 
 namespace nearmetal::cuda {
 
@@ -142,6 +143,27 @@ struct Operand {
   Access access = Access::read;
   bool counted = true;  // among the bytes; else it stays in L2
 };
+
+/// The matrices of heads in a tensor, in elements.
+struct HeadMatrices {
+  int64_t first = 0;      // of the first head of the first sample
+  int64_t row_step = 0;   // from row to row
+  int64_t head_step = 0;  // from head to head
+  int64_t sample_step = 0;
+};
+
+/// A product of attention, for all heads of all samples: d = a * b, where a and b may be stored
+/// transposed, `inner` being the dimension they share.
+struct AttentionProduct {
+  HeadMatrices a, b, d;
+  int64_t rows = 0, columns = 0, inner = 0;
+  bool a_transposed = false, b_transposed = false;
+  bool fp32_result = false;
+};
+/// The size of a row of scores or probabilities [batch, heads, tokens, row]: rows are aligned.
+constexpr int64_t score_row_elements(const AttentionExtent& extent) {
+  return round_up(extent.tokens, 8);
+}
 
 /// What the backward pass of a layer norm leaves in partial sums: the gradients of these
 /// parameters.

@@ -64,6 +64,25 @@ int bias_before(const Planner& p, int norm) {
   return -1;
 }
 
+int64_t score_elements(const AttentionExtent& extent) {
+  return extent.rows() * score_row_elements(extent);
+}
+
+// [tokens, head_features] each: of `packed` (part 0 q, 1 k, 2 v), or of [batch, tokens, features].
+HeadMatrices part_of_packed(const AttentionExtent& extent, int part) {
+  const int64_t features = extent.features();
+  return {part * features, 3 * features, extent.head_features, extent.tokens * 3 * features};
+}
+HeadMatrices heads_of_tokens(const AttentionExtent& extent) {
+  const int64_t features = extent.features();
+  return {0, features, extent.head_features, extent.tokens * features};
+}
+// [tokens, tokens] each.
+HeadMatrices score_matrices(const AttentionExtent& extent) {
+  const int64_t row = score_row_elements(extent), matrix = extent.tokens * row;
+  return {0, row, matrix, extent.heads * matrix};
+}
+
 void add_attention_product(Planner& p, Phase phase, int attention, const AttentionProduct& product,
                            ValueId a, ValueId b, ValueId d) {
   FusedOp& op = p.add(FusedKind::attention_product, phase, p.node(attention).name, attention,
