@@ -1,6 +1,7 @@
 #include "models/cuda/compiler/fused_op.h"
 
 #include <map>
+#include <set>
 
 #include "models/cuda/compiler/emission.h"
 
@@ -55,6 +56,19 @@ std::string text_of(const Ops& ops) {
     for (const FusedOp& op : *pass) text += text_of(op, ops) + "\n";
   }
   return text;
+}
+
+OpsOfPart difference(const Ops& ops, const Ops& others) {
+  const auto apart = [&](const std::vector<FusedOp>& list, const std::vector<FusedOp>& other) {
+    std::set<std::string> known;
+    for (const FusedOp& op : other) known.insert(text_of(op, others));
+    std::vector<FusedOp> found;
+    for (const FusedOp& op : list) {
+      if (!known.contains(text_of(op, ops))) found.push_back(op);
+    }
+    return found;
+  };
+  return {apart(ops.forward, others.forward), apart(ops.backward, others.backward)};
 }
 
 }  // namespace nearmetal::cuda

@@ -220,4 +220,13 @@ std::vector<ConvolutionProblem> distinct_problems(const Ops& ops);
 std::string text_of(const FusedOp& op, const Ops& ops);
 std::string text_of(const Ops& ops);
 
+/// Some ops of the two passes.
+struct OpsOfPart {
+  std::vector<FusedOp> forward, backward;
+
+  bool empty() const { return forward.empty() && backward.empty(); }
+};
+/// The ops that are not among `others`, by text_of().
+OpsOfPart difference(const Ops& ops, const Ops& others);
+
 }  // namespace nearmetal::cuda

@@ -4,7 +4,7 @@
 
 #include "base/errors.h"
 #include "models/cuda/compiler/lowering.h"
-#include "models/cuda/tuning/attention_check.h"
+#include "models/cuda/tuning/checks.h"
 #include "models/cuda/tuning/tuner.h"
 
 namespace nearmetal::cuda {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "models/cuda/tuning/convolution_check.h"
+#include "models/cuda/tuning/checks.h"
 #include "models/cuda/tuning/tuner.h"
 
 namespace nearmetal::cuda {

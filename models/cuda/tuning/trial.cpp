@@ -8,7 +8,7 @@
 
 #include "base/errors.h"
 #include "models/cuda/kernels/update.h"
-#include "models/cuda/tuning/convolution_check.h"
+#include "models/cuda/tuning/checks.h"
 #include "models/cuda/tuning/trial_values.h"
 #include "models/memory_plan.h"
 

@@ -11,7 +11,6 @@
 #include "models/cuda/compiler/emission.h"
 #include "models/cuda/compiler/resources.h"
 #include "models/cuda/device/check.h"
-#include "models/cuda/tuning/alternatives.h"
 #include "models/graph.h"
 #include "models/program.h"
 

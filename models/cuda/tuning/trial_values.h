@@ -1,4 +1,5 @@
-// Values for kernels that are tried: operands as a step has them, and how far results differ.
+// Values for kernels that are tried: operands as a step has them, and how far results differ from
+// one another or, at sampled places, from exact ones.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -6,6 +7,7 @@
 #include <cstdint>
 
 #include "models/cuda/compiler/content.h"
+#include "models/cuda/libraries/operands.h"
 #include "models/training_options.h"
 
 namespace nearmetal::cuda {
@@ -31,5 +33,20 @@ struct Difference {
 /// Adds to `total`, on the device.
 void launch_difference(Content content, Precision precision, const void* reference,
                        const void* other, int64_t bytes, Difference* total, cudaStream_t stream);
+
+struct Sample {
+  double exact;
+  double found;
+};
+
+/// `samples` of the `outputs` of a convolution, each a sum of `terms` products.
+struct ConvolutionSamples {
+  int samples = 0;
+  int64_t outputs = 0, terms = 0;
+};
+void launch_convolution_samples(Precision precision, ConvolutionOp op,
+                                const ConvolutionShape& shape, const ConvolutionOperands& operands,
+                                const ConvolutionSamples& which, Sample* samples,
+                                cudaStream_t stream);
 
 }  // namespace nearmetal::cuda

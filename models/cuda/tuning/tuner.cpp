@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 #include "base/errors.h"
-#include "models/cuda/tuning/convolution_check.h"
+#include "models/cuda/tuning/checks.h"
 
 namespace nearmetal::cuda {
 namespace {

@@ -12,7 +12,6 @@
 #include "models/cuda/libraries/attention.h"
 #include "models/cuda/libraries/convolution.h"
 #include "models/cuda/libraries/handles.h"
-#include "models/cuda/tuning/alternatives.h"
 #include "models/cuda/tuning/trial.h"
 #include "models/cuda/tuning/tuning_buffers.h"
 #include "models/program.h"
@@ -24,6 +23,10 @@ inline constexpr int most_candidates = 64;
 /// This many of the algorithms that cuBLASLt puts first are timed (see Product::offered()).
 inline constexpr int most_algorithms = 12;
 
+/// The implementation of the reference, which every decision has.
+inline constexpr const char* apart_implementation = "apart";
+inline constexpr const char* own_implementation = "own";
+inline constexpr const char* cudnn_implementation = "cudnn";
 inline constexpr const char* no_implementation = "none";
 inline bool is_usable(const KernelChoice& choice) {
   return choice.implementation != no_implementation &&

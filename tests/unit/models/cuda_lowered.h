@@ -8,7 +8,7 @@
 
 #include "models/cuda/compiler/lowering.h"
 #include "models/cuda/compiler/planner.h"
-#include "models/cuda/tuning/alternatives.h"
+#include "models/cuda/tuning/decide.h"
 
 namespace nearmetal::cuda {
 

@@ -1,11 +1,12 @@
-// Checks a convolution's result against exact sums at sampled positions.
+// Checks the results of candidates: a convolution's against exact sums at sampled positions, those
+// of attention against exact ones of some heads.
 #pragma once
 
 #include <vector>
 
 #include "models/cuda/device/check.h"
+#include "models/cuda/libraries/attention.h"
 #include "models/cuda/libraries/convolution.h"
-#include "models/cuda/tuning/samples.h"
 #include "models/cuda/tuning/trial_values.h"
 
 namespace nearmetal::cuda {
@@ -52,5 +53,18 @@ int samples_to_check(const ConvolutionProblem& problem);
 CheckResult check_convolution(const ConvolutionProblem& problem,
                               const ConvolutionOperands& operands, int samples,
                               cudaStream_t stream);
+
+/// How attention errs, in whichever of its results errs most: y and log_sums, or the three parts of
+/// packed_gradient.
+struct AttentionError {
+  CheckResult worst;
+  bool passes = false;  // all within what rounding to the problem's precision allows
+};
+
+/// What is checked must have been filled with NaN before, so that what was not written shows. The
+/// exact results are those of the first, the middle and the last head, in fp64 on the host, of
+/// `packed` and `dy`.
+AttentionError check_attention(const AttentionProblem& problem, const AttentionOperands& operands,
+                               cudaStream_t stream);
 
 }  // namespace nearmetal::cuda
