@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -95,6 +96,11 @@ struct ProgramOptions {
   const std::atomic<int>* stop = &never_stopped;
 
   int64_t step_images() const { return micro_batches * batch_size; }
+  /// The tasks of this stage in their order.
+  std::vector<StageTask> tasks() const {
+    return stage_tasks(pipeline.schedule, pipeline.stages, static_cast<int>(micro_batches),
+                       pipeline.stage);
+  }
 };
 
 /// Bytes of one micro-batch that a stage receives from the stage before it and sends to the one
@@ -103,6 +109,14 @@ struct BoundaryBytes {
   int64_t received = 0, sent = 0;
 };
 BoundaryBytes bytes_of_boundaries(const Graph& graph, const ProgramOptions& options);
+
+/// Throws OutOfMemory, which tells the largest batch, unless the bytes are there. `memory`:
+/// "memory". `largest_batch` is called where they are not.
+void require_memory(const ProgramOptions& options, int64_t needed, int64_t available,
+                    const std::string& memory, const std::function<int64_t()>& largest_batch);
+
+/// The largest batch that fits, from `good`, which does, to below `bad`, which does not.
+int64_t largest_fitting(int64_t good, int64_t bad, const std::function<bool(int64_t batch)>& fits);
 
 inline bool is_adamw(const ProgramOptions& options) {
   return options.optimizer.kind == Optimizer::adamw;

@@ -89,12 +89,7 @@ int64_t largest_batch(const Graph& graph, const ProgramOptions& options, int64_t
     good = bad;
     bad *= 2;
   }
-  bad = std::min(bad, largest_batch_size + 1);
-  while (bad - good > 1) {
-    const int64_t middle = (good + bad) / 2;
-    (fits(middle) ? good : bad) = middle;
-  }
-  return good;
+  return largest_fitting(good, std::min(bad, largest_batch_size + 1), fits);
 }
 
 }  // namespace
@@ -140,12 +135,8 @@ void CpuProgram::allocate() {
   }
   state_.losses.resize(options_.step_images());
   state_.running_statistics.resize(step_.statistics_elements());
-  const auto& [stages, stage, schedule] = options_.pipeline;
-  if (stages == 1) return;
-  const int count = static_cast<int>(options_.micro_batches);
-  for (const StageTask& task : stage_tasks(schedule, stages, count, stage)) {
-    state_.stage.marks.push_back({.task = task});
-  }
+  if (!options_.pipeline.is_pipelined()) return;
+  for (const StageTask& task : options_.tasks()) state_.stage.marks.push_back({.task = task});
 }
 
 FlatGradient CpuProgram::flat_gradient() const {
@@ -391,14 +382,9 @@ int64_t CpuProgram::device_bytes_by(Schedule schedule) const {
 }
 
 void CpuProgram::check_memory() const {
-  const int64_t needed = device_bytes();
   const int64_t available = available_memory_bytes();
-  if (needed <= available) return;
-  const int64_t largest = largest_batch(graph_, options_, available);
-  throw OutOfMemory("batch " + std::to_string(options_.batch_size) + " needs " +
-                        std::to_string(needed) + " bytes of memory, " + std::to_string(available) +
-                        " are free; the largest batch that fits is " + std::to_string(largest),
-                    needed, available, largest);
+  require_memory(options_, device_bytes(), available, "memory",
+                 [&] { return largest_batch(graph_, options_, available); });
 }
 
 std::vector<KernelChoice> CpuProgram::kernel_choices() const {

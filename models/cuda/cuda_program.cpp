@@ -67,11 +67,7 @@ CudaProgram::CudaProgram(const Graph& graph, const ProgramOptions& options)
   bind_plans();
   const unsigned wait = options_.host_sleeps ? cudaEventBlockingSync : cudaEventDefault;
   for (int i = 0; i <= steps_in_flight; ++i) step_ends_.push_back(make_event(wait));
-  const PipelinePlace& place = options_.pipeline;
-  for (const StageTask& task : stage_tasks(place.schedule, place.stages,
-                                           static_cast<int>(options_.micro_batches), place.stage)) {
-    passes_.push_back(task.pass);
-  }
+  for (const StageTask& task : options_.tasks()) passes_.push_back(task.pass);
   use_synthetic_batch();
   if (!options_.pipeline.is_pipelined()) finish_step();
 }
@@ -304,9 +300,7 @@ void CudaProgram::connect_stages(StageLinks& links) {
 
 std::vector<TaskMark> CudaProgram::task_marks() {
   if (finished_ == 0) return {};
-  const PipelinePlace& place = options_.pipeline;
-  const std::vector<StageTask> tasks = stage_tasks(
-      place.schedule, place.stages, static_cast<int>(options_.micro_batches), place.stage);
+  const std::vector<StageTask> tasks = options_.tasks();
   const auto marks = persistent_->marks(finished_ - 1);
   std::vector<TaskMark> found;
   for (size_t i = 0; i < tasks.size(); ++i) {

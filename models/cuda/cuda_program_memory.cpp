@@ -4,7 +4,6 @@
 #include <limits>
 #include <stdexcept>
 
-#include "base/errors.h"
 #include "models/cuda/cuda_program.h"
 #include "models/cuda/device/device.h"
 #include "models/synthetic.h"
@@ -125,17 +124,9 @@ CudaProgram::Fits::Fits(const Graph& graph, const ProgramOptions& options) {
                                      : std::string("the CUDA backend takes")) +
                                 " batch sizes up to " + std::to_string(largest_counted));
   }
-  const int64_t needed = bytes_needed(graph, options);
-  size_t free = 0, total = 0;
-  NM_CALL(cudaMemGetInfo(&free, &total));
-  const auto available = static_cast<int64_t>(free);
-  if (needed <= available) return;
-  const int64_t largest = largest_batch(graph, options, available);
-  throw OutOfMemory("batch " + std::to_string(options.batch_size) + " needs " +
-                        std::to_string(needed) + " bytes of GPU memory, " +
-                        std::to_string(available) + " are free; the largest batch that fits is " +
-                        std::to_string(largest),
-                    needed, available, largest);
+  const int64_t available = free_device_bytes();
+  require_memory(options, bytes_needed(graph, options), available, "GPU memory",
+                 [&] { return largest_batch(graph, options, available); });
 }
 
 int64_t CudaProgram::bytes_needed(const Graph& graph, const ProgramOptions& options) {
@@ -175,12 +166,7 @@ int64_t CudaProgram::largest_batch(const Graph& graph, const ProgramOptions& opt
     tried.batch_size = batch;
     return bytes_needed(graph, tried) <= available_bytes;
   };
-  int64_t good = 0, bad = largest_batch_size(graph, options) + 1;
-  while (bad - good > 1) {
-    const int64_t middle = (good + bad) / 2;
-    (fits(middle) ? good : bad) = middle;
-  }
-  return good;
+  return largest_fitting(0, largest_batch_size(graph, options) + 1, fits);
 }
 
 }  // namespace nearmetal::cuda

@@ -34,9 +34,7 @@ class CudaBackend : public Backend {
   int64_t largest_batch(const Graph& graph, const ProgramOptions& options) override {
     use_gpu(options.gpu);
     require_units(options.precision, options.gpu);
-    size_t free = 0, total = 0;
-    NM_CALL(cudaMemGetInfo(&free, &total));
-    return CudaProgram::largest_batch(graph, options, static_cast<int64_t>(free));
+    return CudaProgram::largest_batch(graph, options, free_device_bytes());
   }
 
   std::vector<Probe> probes(int gpu) override { return gpu_probes(gpu); }

@@ -308,6 +308,12 @@ SeparateContext::~SeparateContext() {
   cudaSetDevice(gpu_);
 }
 
+int64_t free_device_bytes() {
+  size_t free = 0, total = 0;
+  NM_CALL(cudaMemGetInfo(&free, &total));
+  return static_cast<int64_t>(free);
+}
+
 void take_share_of_gpu(int gpu, const GpuShare& part) {
   use_gpu(gpu);
   taken_part() = make_green_context(part);

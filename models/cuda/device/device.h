@@ -36,6 +36,9 @@ class SeparateContext {
   int gpu_;
 };
 
+/// Memory of the current device that nothing has taken.
+int64_t free_device_bytes();
+
 /// See Backend::take_share(). Once in a process.
 void take_share_of_gpu(int gpu, const GpuShare& part);
 
