@@ -53,12 +53,6 @@ void backward_norm_layer(Planner& p, int output) {
   op.gradients = p.node(norm.norm).parameters;
 }
 
-void forward_pool_layer(Planner& p, int pool) {
-  const ValueId x = p.value(p.node(pool).inputs[0]);
-  p.add(FusedKind::cudnn_pool, Phase::forward, p.node(pool).name, pool,
-        {reads(Role::x, x), writes(Role::y, p.leave_value(pool))});
-}
-
 void backward_pool_layer(Planner& p, int pool) {
   const int input = p.node(pool).inputs[0];
   const ValueId x = p.value(input), y = p.value(pool), dy = p.gradient_of(pool);
@@ -76,7 +70,7 @@ bool forward_by_cudnn(Planner& p, int node) {
     return true;
   }
   if (!p.graph.is(node, OpKind::global_average_pool)) return false;
-  forward_pool_layer(p, node);
+  p.add_forward(FusedKind::cudnn_pool, node);
   return true;
 }
 
@@ -91,7 +85,7 @@ bool backward_by_cudnn(Planner& p, int node) {
 }
 
 void forward_cudnn_activation(Planner& p, const ActivationPattern& pattern) {
-  if (pattern.pool >= 0) return forward_pool_layer(p, pattern.pool);
+  if (pattern.pool >= 0) return void(p.add_forward(FusedKind::cudnn_pool, pattern.pool));
   ValueId x = p.value(pattern.input);
   if (pattern.bias) {
     const int bias = p.node(pattern.input).parameters[1];

@@ -271,19 +271,15 @@ void forward_norm(Planner& p, const NormPattern& pattern) {
 
 void forward_average_pool(Planner& p, int pool) {
   if (p.find(pool, Part::value) != no_value) return;  // the sweep before it has done it
-  const ValueId x = p.value(p.node(pool).inputs[0]);
-  p.add(FusedKind::average_pool, Phase::forward, p.node(pool).name, pool,
-        {reads(Role::x, x), writes(Role::y, p.leave_value(pool))});
+  p.add_forward(FusedKind::average_pool, pool);
 }
 
 void backward_average_pool(Planner& p, int pool) {
   const int input = p.node(pool).inputs[0];
-  const ValueId dy = p.gradient_of(pool);
   if (p.find(input, Part::value) == no_value) {  // only its mean was kept, and so is its gradient
-    return p.add_gradient(input, {dy});
+    return p.add_gradient(input, {p.gradient_of(pool)});
   }
-  p.add(FusedKind::average_pool_gradient, Phase::backward, p.node(pool).name, pool,
-        {reads(Role::dy, dy), writes(Role::dx, p.leave_gradient(input, pool))});
+  p.add_backward(FusedKind::average_pool_gradient, pool);
 }
 
 IncomingGradient incoming_gradient(Planner& p, const NormPattern& pattern) {

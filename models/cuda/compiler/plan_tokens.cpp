@@ -368,23 +368,16 @@ void backward_attention(Planner& p, int attention) {
 
 void forward_class_token(Planner& p, int node) {
   require_packs(p, node);
-  const ValueId x = p.value(p.node(node).inputs[0]);
-  p.add(FusedKind::class_token, Phase::forward, p.node(node).name, node,
-        {reads(Role::x, x), writes(Role::y, p.leave_value(node))});
+  p.add_forward(FusedKind::class_token, node);
 }
 
 void backward_class_token(Planner& p, int node) {
-  const ValueId dy = p.gradient_of(node), dx = p.leave_gradient(p.node(node).inputs[0], node);
-  p.add(FusedKind::class_token_gradient, Phase::backward, p.node(node).name, node,
-        {reads(Role::dy, dy), writes(Role::dx, dx)})
-      .gradients = {p.node(node).parameters[0]};
+  p.add_backward(FusedKind::class_token_gradient, node).gradients = {p.node(node).parameters[0]};
 }
 
 void forward_positions(Planner& p, int node) {
   require_packs(p, node);
-  const ValueId x = p.value(p.node(node).inputs[0]);
-  p.add(FusedKind::positions, Phase::forward, p.node(node).name, node,
-        {reads(Role::x, x), writes(Role::y, p.leave_value(node))});
+  p.add_forward(FusedKind::positions, node);
 }
 
 void backward_positions(Planner& p, int node) {
@@ -397,16 +390,12 @@ void backward_positions(Planner& p, int node) {
 
 void forward_select_token(Planner& p, int node) {
   require_packs(p, node);
-  const ValueId x = p.value(p.node(node).inputs[0]), y = p.leave_value(node);
-  p.add(FusedKind::select_token, Phase::forward, p.node(node).name, node,
-        {reads(Role::x, x), writes(Role::y, y)})
-      .bytes = 2.0 * static_cast<double>(p.ops.values[y].bytes);  // of x it reads as many
+  FusedOp& op = p.add_forward(FusedKind::select_token, node);
+  op.bytes = 2.0 * static_cast<double>(p.shapes.bytes(node));  // of x it reads as many
 }
 
 void backward_select_token(Planner& p, int node) {
-  const ValueId dy = p.gradient_of(node), dx = p.leave_gradient(p.node(node).inputs[0], node);
-  p.add(FusedKind::select_token_gradient, Phase::backward, p.node(node).name, node,
-        {reads(Role::dy, dy), writes(Role::dx, dx)});
+  p.add_backward(FusedKind::select_token_gradient, node);
 }
 
 void forward_embedding(Planner& p, int embedding) {

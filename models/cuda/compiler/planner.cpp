@@ -137,6 +137,18 @@ FusedOp& Planner::add(FusedKind kind, Phase phase, const std::string& name, int 
   return op;
 }
 
+FusedOp& Planner::add_forward(FusedKind kind, int index) {
+  const ValueId x = value(node(index).inputs[0]);
+  return add(kind, Phase::forward, node(index).name, index,
+             {reads(Role::x, x), writes(Role::y, leave_value(index))});
+}
+
+FusedOp& Planner::add_backward(FusedKind kind, int index) {
+  const ValueId dy = gradient_of(index);
+  return add(kind, Phase::backward, node(index).name, index,
+             {reads(Role::dy, dy), writes(Role::dx, leave_gradient(node(index).inputs[0], index))});
+}
+
 ValueId Planner::new_gradient(int node, const std::string& by) {
   return new_value("gradient of " + graph.node(node).name + by, shapes.bytes(node),
                    Content::numbers);

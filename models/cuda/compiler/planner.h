@@ -126,6 +126,11 @@ struct Planner {
   FusedOp& add(FusedKind kind, Phase phase, const std::string& name, int node,
                std::initializer_list<Operand> operands);
 
+  /// The same of an op that this node alone is, and that reads its input and leaves its value.
+  FusedOp& add_forward(FusedKind kind, int node);
+  /// One that reads the gradient of its value and leaves that of its input.
+  FusedOp& add_backward(FusedKind kind, int node);
+
   /// A new gradient of `node`, of its shape, by the op that goes by this name.
   ValueId new_gradient(int node, const std::string& by);
   /// The same, added to those of the node.
