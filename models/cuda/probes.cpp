@@ -7,9 +7,9 @@
 #include "models/cuda/cuda_program.h"
 #include "models/cuda/device/device.h"
 #include "models/cuda/kernels/beside_step.h"
-#include "models/cuda/kernels/images.h"
 #include "models/cuda/libraries/handles.h"
 #include "models/cuda/libraries/linear.h"
+#include "models/cuda/tuning/tuner.h"
 
 namespace nearmetal::cuda {
 namespace {
@@ -175,10 +175,7 @@ Probe peer_probe(int from, int to, bool both_ways) {
 }
 
 std::shared_ptr<void> random_matrix(int64_t n, uint64_t seed, Precision precision) {
-  const int line = 1024;
-  const ImageLayout layout{n * n / line, 1, 1, line, 1, 1};
-  std::shared_ptr<void> memory = allocate_device(n * n * element_bytes(precision));
-  launch_synthetic_images(precision, layout, seed, memory.get(), nullptr);
+  std::shared_ptr<void> memory = random_values(precision, n * n, seed, nullptr);
   NM_CALL(cudaStreamSynchronize(nullptr));
   return memory;
 }

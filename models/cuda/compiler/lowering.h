@@ -7,7 +7,6 @@
 #include <deque>
 #include <vector>
 
-#include "models/cuda/compiler/choices.h"
 #include "models/cuda/compiler/emission.h"
 #include "models/cuda/compiler/flat_layout.h"
 #include "models/cuda/compiler/resources.h"

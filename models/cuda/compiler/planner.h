@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/names.h"
-#include "models/cuda/compiler/choices.h"
 #include "models/cuda/compiler/fused_op.h"
 #include "models/cuda/compiler/node_shapes.h"
 #include "models/cuda/compiler/patterns.h"

@@ -1,4 +1,5 @@
-// The plain types of convolutions and of attention, which kernels that check them take, too.
+// The plain types of convolutions, of attention and of what lies in values, which kernels that
+// check them take, too.
 #pragma once
 
 #include <cstdint>
@@ -66,6 +67,16 @@ struct AttentionOperands {
   float* dots = nullptr;
   void* packed_gradient = nullptr;
   const int32_t* token_counts = nullptr;  // [batch], where masks_tokens()
+};
+
+/// What lies in a value, by which scratch memory is filled that a kernel is tried on.
+enum class Content {
+  numbers,       // activations or gradients, in the type of the step
+  rectified,     // the output of a ReLU
+  channel_sums,  // fp32: sums over the rows of a tensor, then of their squares, by channel
+  mask,          // a bit for each element: of a ReLU
+  winners,       // a byte for each element: the place in the window of a pooling
+  other,
 };
 
 }  // namespace nearmetal::cuda

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/names.h"
-#include "models/cuda/compiler/choices.h"
 #include "models/cuda/compiler/fused_op.h"
 #include "models/cuda/tuning/trial.h"
 #include "models/cuda/tuning/tuner.h"

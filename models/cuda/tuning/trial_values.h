@@ -6,7 +6,6 @@
 
 #include <cstdint>
 
-#include "models/cuda/compiler/content.h"
 #include "models/cuda/libraries/operands.h"
 #include "models/training_options.h"
 

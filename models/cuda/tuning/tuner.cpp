@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "base/errors.h"
+#include "models/cuda/kernels/images.h"
 #include "models/cuda/tuning/checks.h"
 
 namespace nearmetal::cuda {
@@ -37,7 +38,114 @@ CheckResult check_plan(cudnnHandle_t handle, const ConvolutionPlan& plan,
   return check_convolution(problem, operands, samples_to_check(problem), stream);
 }
 
+constexpr double slow_beyond = 1.5;  // times the best so far
+
+// A linear layer is a convolution of images of one pixel each.
+ConvolutionProblem as_convolution(const LinearProblem& problem) {
+  const LinearShape& linear = problem.shape;
+  ConvolutionShape shape;
+  shape.batch = linear.samples;
+  shape.input_channels = linear.inputs;
+  shape.output_channels = linear.outputs;
+  switch (problem.op) {
+    case LinearOp::forward:
+      return {ConvolutionOp::forward, shape, problem.precision};
+    case LinearOp::weight_gradient:
+      return {ConvolutionOp::backward_weights, shape, problem.precision};
+    case LinearOp::input_gradient:
+      return {ConvolutionOp::backward_data, shape, problem.precision};
+  }
+  throw std::logic_error("unknown LinearOp");
+}
+
+// Bias and residual are zeros, so that the result is that of the convolution.
+ProductOperands operands_of(const LinearProblem& problem, const TuningBuffers& buffers) {
+  const ConvolutionOperands all = buffers.operands(as_convolution(problem));
+  switch (problem.op) {
+    case LinearOp::forward:
+      return {all.x, all.weights, buffers.result(),
+              problem.adds_bias ? buffers.second_y() : nullptr,
+              problem.adds_residual ? buffers.second_y() : nullptr};
+    case LinearOp::weight_gradient:
+      return {all.y, all.x, buffers.result(), nullptr, nullptr};
+    case LinearOp::input_gradient:
+      return {all.y, all.weights, buffers.result(), nullptr, nullptr};
+  }
+  throw std::logic_error("unknown LinearOp");
+}
+
+Product product_of(cublasLtHandle_t cublas, const LinearProblem& problem, const void* bias) {
+  return {cublas, problem.precision, problem.product(), bias, product_workspace};
+}
+
+// Milliseconds of one launch, infinite where the algorithm refuses.
+double time_of(const Product& product, const ProductOperands& operands, void* workspace,
+               Calls calls, cudaStream_t stream) {
+  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+  const auto launch = [&] {
+    if (status == CUBLAS_STATUS_SUCCESS) status = product.try_launch(operands, workspace, stream);
+  };
+  const double milliseconds = milliseconds_of(launch, calls, stream);
+  return status == CUBLAS_STATUS_SUCCESS ? milliseconds : never;
+}
+
 }  // namespace
+
+DeviceMemory random_values(Precision precision, int64_t elements, uint64_t seed,
+                           cudaStream_t stream) {
+  const int line = 1024;
+  const ImageLayout layout{(elements + line - 1) / line, 1, 1, line, 1, 1};
+  DeviceMemory memory = allocate_device(layout.stored_elements() * element_bytes(precision));
+  launch_synthetic_images(precision, layout, seed, memory.get(), stream);
+  return memory;
+}
+
+TuningBuffers::TuningBuffers(const std::vector<ConvolutionProblem>& problems, cudaStream_t stream) {
+  int64_t x_size = 1, weight_size = 1, y_size = 1, channels = 1;
+  for (const ConvolutionProblem& problem : problems) {
+    const ConvolutionShape& shape = problem.shape;
+    x_size = std::max(x_size, shape.input_elements());
+    weight_size = std::max(weight_size, shape.weight_elements());
+    y_size = std::max(y_size, shape.output_elements());
+    channels = std::max(channels, shape.output_channels);
+  }
+  const Precision precision = problems.front().precision;
+  x_ = random_values(precision, x_size, 1, stream);
+  weights_ = random_values(precision, weight_size, 2, stream);
+  y_ = random_values(precision, y_size, 3, stream);
+  second_y_ = random_values(precision, y_size, 5, stream);
+  result_ = allocate_device(std::max({x_size, weight_size, y_size}) * element_bytes(precision));
+  sums_ = allocate_device(2 * channels * static_cast<int64_t>(sizeof(float)));
+  workspace_ = allocate_device(workspace_limit(precision));
+}
+
+ConvolutionOperands TuningBuffers::operands(const ConvolutionProblem& problem) const {
+  ConvolutionOperands operands{x_.get(), weights_.get(), y_.get(), nullptr, nullptr};
+  switch (problem.op) {
+    case ConvolutionOp::backward_data:
+      operands.x = result_.get();
+      break;
+    case ConvolutionOp::backward_weights:
+      operands.weights = result_.get();
+      break;
+    case ConvolutionOp::forward_statistics:
+      operands.sum = sums_.get();
+      operands.square_sum = static_cast<float*>(sums_.get()) + problem.shape.output_channels;
+      [[fallthrough]];
+    case ConvolutionOp::forward:
+      operands.y = result_.get();
+      break;
+    case ConvolutionOp::forward_residual:
+      operands.residual = y_.get();
+      [[fallthrough]];
+    case ConvolutionOp::forward_bias:
+    case ConvolutionOp::forward_activation:
+      operands.y = result_.get();
+      operands.bias = second_y_.get();
+      break;
+  }
+  return operands;
+}
 
 KernelChoice none_for(const std::string& key) {
   return {key, no_implementation, 0, Unknown{"there is no result"}};
@@ -175,6 +283,75 @@ int64_t Tuner::largest_workspace() const {
     largest = std::max(largest, plan.workspace_bytes());
   }
   return largest;
+}
+
+bool Tuner::adopt(const LinearProblem& problem) {
+  const std::string key = problem.key();
+  if (used_.contains(key)) return true;
+  const KernelChoice* choice = known_choice(key);
+  if (choice == nullptr) return false;
+  const std::string& algorithm = choice->implementation;
+  if (!pinned_ && !has_small_clusters(algorithm)) return false;
+  // Any address will do as that of a bias.
+  if (!product_of(device_.cublas, problem, problem.adds_bias ? this : nullptr).use(algorithm)) {
+    if (!pinned_) return false;
+    throw std::runtime_error("the pinned plan " + algorithm + " for '" + key +
+                             "' does not load here");
+  }
+  used_[key] = *choice;
+  return true;
+}
+
+void Tuner::choose(const std::vector<LinearProblem>& problems) {
+  std::vector<LinearProblem> unknown;
+  std::vector<ConvolutionProblem> sizes;
+  for (const LinearProblem& problem : problems) {
+    if (adopt(problem)) continue;
+    unknown.push_back(problem);
+    sizes.push_back(as_convolution(problem));
+  }
+  if (unknown.empty()) return;
+  const TuningBuffers buffers(sizes, device_.stream);
+  int64_t zeros = 0;
+  for (const ConvolutionProblem& size : sizes) {
+    zeros = std::max(zeros, size.shape.output_elements() * element_bytes(size.precision));
+  }
+  NM_CALL(cudaMemsetAsync(buffers.second_y(), 0, zeros, device_.stream));
+  for (const LinearProblem& problem : unknown) tune(problem, buffers);
+}
+
+void Tuner::tune(const LinearProblem& problem, const TuningBuffers& buffers) {
+  const ProductOperands operands = operands_of(problem, buffers);
+  Product product = product_of(device_.cublas, problem, operands.bias);
+  const auto time = [&](Calls calls) {
+    return time_of(product, operands, buffers.workspace(), calls, device_.stream);
+  };
+  std::vector<std::pair<double, std::string>> candidates;
+  double best = never;
+  for (const std::string& algorithm : product.offered(most_algorithms)) {
+    if (!product.use(algorithm)) continue;
+    double milliseconds = time({.apart = 1, .timed = 1});
+    if (milliseconds == never || milliseconds > slow_beyond * best) continue;
+    milliseconds = time({.apart = 1, .timed = 5});
+    best = std::min(best, milliseconds);
+    candidates.emplace_back(milliseconds, algorithm);
+  }
+  std::ranges::stable_sort(candidates, {}, &std::pair<double, std::string>::first);
+  const ConvolutionProblem checked = as_convolution(problem);
+  for (const auto& [milliseconds, algorithm] : candidates) {
+    if (!product.use(algorithm)) continue;
+    NM_CALL(cudaMemsetAsync(buffers.result(), 0xff,
+                            checked.result_elements() * element_bytes(problem.precision),
+                            device_.stream));
+    product.launch(operands, buffers.workspace(), device_.stream);
+    const CheckResult check = check_convolution(checked, buffers.operands(checked),
+                                                samples_to_check(checked), device_.stream);
+    if (!check.passes(checked)) continue;
+    used_[problem.key()] = {problem.key(), algorithm, milliseconds * 1e-3, check.relative_error};
+    return;
+  }
+  throw std::runtime_error("of the algorithms that cuBLASLt offers for '" + problem.key() +
+                           "' none computes it rightly");
 }
 
 }  // namespace nearmetal::cuda

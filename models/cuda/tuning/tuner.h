@@ -13,7 +13,6 @@
 #include "models/cuda/libraries/convolution.h"
 #include "models/cuda/libraries/handles.h"
 #include "models/cuda/tuning/trial.h"
-#include "models/cuda/tuning/tuning_buffers.h"
 #include "models/program.h"
 
 namespace nearmetal::cuda {
@@ -38,6 +37,26 @@ KernelChoice none_for(const std::string& key);
 KernelChoice refused(const std::string& key, double relative_error);
 /// The time of what is not or cannot be used.
 inline constexpr double never = std::numeric_limits<double>::infinity();
+
+/// Normally distributed.
+DeviceMemory random_values(Precision precision, int64_t elements, uint64_t seed,
+                           cudaStream_t stream);
+
+/// Operands for candidates of libraries: as large as the largest problem, filled with random
+/// values, and room for results.
+class TuningBuffers {
+ public:
+  TuningBuffers(const std::vector<ConvolutionProblem>& problems, cudaStream_t stream);
+
+  /// The operands of a problem; the operation leaves its output in result().
+  ConvolutionOperands operands(const ConvolutionProblem& problem) const;
+  void* result() const { return result_.get(); }
+  void* second_y() const { return second_y_.get(); }
+  void* workspace() const { return workspace_.get(); }
+
+ private:
+  DeviceMemory x_, weights_, y_, second_y_, result_, sums_, workspace_;
+};
 
 /// Choices by key: those that were given, and those that were made.
 class Tuner {
