@@ -1,6 +1,4 @@
 // The emitters of our kernels for images.
-#include <array>
-
 #include "models/cuda/compiler/emission.h"
 #include "models/cuda/kernels/activation.h"
 #include "models/cuda/kernels/head.h"
@@ -14,11 +12,6 @@ namespace nearmetal::cuda::emitters {
 namespace {
 
 using enum Role;
-
-void batch_statistics(const Bound& b, cudaStream_t stream) {
-  launch_batch_statistics(b.precision(), b[x], b.extent(), b.norm(b.op.norm.norm), b.reduction(),
-                          stream);
-}
 
 void stem_forward(const Bound& b, cudaStream_t stream) {
   float* sum = b.as<float>(sums);
@@ -41,50 +34,6 @@ void normalise(const Bound& b, cudaStream_t stream) {
   operands.y = b[y];
   launch_normalise(b.precision(), operands, b.shapes.extent(norm.norm), b.multiprocessors(),
                    stream);
-}
-
-void normalise_pool(const Bound& b, cudaStream_t stream) {
-  launch_norm_pool(b.precision(), b.shapes.pool(b.op.node),
-                   {b[x], b.norm(b.op.norm.norm, sums), b[y], b.as<uint8_t>(winner), b[winner_x]},
-                   b.multiprocessors(), stream);
-}
-
-void average_pool(const Bound& b, cudaStream_t stream) {
-  launch_average_pool(b.precision(), b[x], b[y], b.shapes.batch, b.shapes.image(b.input()).pixels(),
-                      b.shapes.extent(b.input()).channels, stream);
-}
-
-void average_pool_gradient(const Bound& b, cudaStream_t stream) {
-  launch_average_pool_backward(b.precision(), b[dy], b[dx], b.shapes.batch,
-                               b.shapes.image(b.input()).pixels(),
-                               b.shapes.extent(b.input()).channels, stream);
-}
-
-void activation(const Bound& b, cudaStream_t stream) {
-  launch_activation(b.precision(), b[x], {b.value(b.op.bias), b.op.relu, b[residual]},
-                    b.either(y, x), b.extent(), b.multiprocessors(), stream);
-}
-
-void activation_gradient(const Bound& b, cudaStream_t stream) {
-  launch_activation_backward(b.precision(), {b[dy], b[y], b[dx], b.vector_gradient(b.op.bias)},
-                             b.extent(), b.reduction(), stream);
-}
-
-void activation_pool(const Bound& b, cudaStream_t stream) {
-  launch_activation_pool(b.precision(), b.shapes.pool(b.op.node), b[x],
-                         {b.value(b.op.bias), b.op.relu}, b[y], b.as<uint8_t>(winner), stream);
-}
-
-void activation_pool_gradient(const Bound& b, cudaStream_t stream) {
-  launch_activation_pool_backward(
-      b.precision(), b.shapes.pool(b.op.node),
-      {b[dy], b.as<const uint8_t>(winner), b[dx], b.vector_gradient(b.op.bias)}, b.reduction(),
-      stream);
-}
-
-void add(const Bound& b, cudaStream_t stream) {
-  launch_add(b.precision(), b[x], b[residual], b[y],
-             b.operands.front()->bytes / b.shapes.element_size(), stream);
 }
 
 // The gradient behind a pattern of batch norms, as its two sweeps take it.
@@ -115,18 +64,6 @@ void norm_gradient_sums(const Bound& b, cudaStream_t stream) {
                             stream);
 }
 
-void norm_gradient_apply(const Bound& b, cudaStream_t stream) {
-  launch_norm_backward_apply(b.precision(), norm_gradient_operands(b),
-                             b.shapes.extent(b.op.norm.conv), b.multiprocessors(), stream);
-}
-
-void pool_gradient_apply(const Bound& b, cudaStream_t stream) {
-  launch_pool_backward_apply(
-      b.precision(), b.shapes.pool(b.op.node),
-      {b[dz], b.as<const uint8_t>(winner), b[x], b.norm(b.op.norm.norm), b[dx]},
-      b.multiprocessors(), stream);
-}
-
 void pointwise_backward(const Bound& b, cudaStream_t stream) {
   PointwiseBackwardOperands operands;
   operands.dz = b[dz];
@@ -144,36 +81,7 @@ void pointwise_backward(const Bound& b, cudaStream_t stream) {
                             b.multiprocessors(), stream);
 }
 
-void stem_backward(const Bound& b, cudaStream_t stream) {
-  launch_stem_backward(b.precision(),
-                       {{b[dz], b.as<const uint8_t>(winner), b[y], b.norm(b.op.norm.norm), nullptr},
-                        b[x],
-                        b.matrix_gradient(b.parameter()),
-                        b.as<float>(scratch)},
-                       b.shapes.stem(b.op.node), b.shapes.pool(b.op.norm.pool), b.multiprocessors(),
-                       stream);
-}
-
-void stem_mask(const Bound& b, cudaStream_t stream) {
-  launch_mask_gradient(b.precision(), b.matrix_gradient(b.parameter()), b.resources.stem_mask,
-                       b.layout.slices[b.parameter()].elements, stream);
-}
-
 InputMoments moments_of(const Bound& b) { return {b.as<float>(mean), b.as<float>(central)}; }
-
-void second_moments(const Bound& b, cudaStream_t stream) {
-  launch_second_moments(
-      b.precision(),
-      {b[y], b.norm(b.op.norm.norm, sums), b[x], moments_of(b), b.as<float>(scratch)},
-      b.shapes.moments(b.op.node), b.multiprocessors(), stream);
-}
-
-void moments_statistics(const Bound& b, cudaStream_t stream) {
-  launch_moments_statistics(b.precision(),
-                            {moments_of(b), b.operand(b.parameter()), b.norm(b.op.norm.norm),
-                             b.as<float>(product), b[weights]},
-                            b.shapes.moments(b.op.node), stream);
-}
 
 void pointwise_forward(const Bound& b, cudaStream_t stream) {
   const NormInput other = b.norm(b.op.norm.residual_norm, residual_sums);
@@ -190,15 +98,6 @@ void pointwise_forward(const Bound& b, cudaStream_t stream) {
                            stream);
 }
 
-void moments_gradient(const Bound& b, cudaStream_t stream) {
-  launch_moments_gradient(
-      b.precision(),
-      {b.as<const float>(mean), b.operand(b.parameter()), b.norm(b.op.norm.norm),
-       b.as<const float>(product), b.matrix_gradient(b.parameter()), b.as<float>(matrix),
-       b.as<float>(vector), b.as<unsigned>(largest)},
-      b.shapes.moments(b.op.node), stream);
-}
-
 void moments_sums(const Bound& b, cudaStream_t stream) {
   const MomentsShape shape = b.shapes.moments(b.op.node);
   launch_moments_sums(b.precision(),
@@ -207,42 +106,116 @@ void moments_sums(const Bound& b, cudaStream_t stream) {
                       shape.rows, shape.inputs, b.reduction(), stream);
 }
 
-constexpr std::array image_rows = {
-    Emitter{FusedKind::convolution, "convolution", ""},
-    Emitter{FusedKind::batch_statistics, "batch_statistics", "own statistics sweep",
-            batch_statistics},
-    Emitter{FusedKind::stem_forward, "stem_forward", "own", stem_forward},
-    Emitter{FusedKind::normalise, "normalise", "own sweep", normalise},
-    Emitter{FusedKind::normalise_pool, "normalise_pool", "own sweep", normalise_pool},
-    Emitter{FusedKind::average_pool, "average_pool", "own", average_pool},
-    Emitter{FusedKind::average_pool_gradient, "average_pool_gradient", "own",
-            average_pool_gradient},
-    Emitter{FusedKind::activation, "activation", "own sweep", activation},
-    Emitter{FusedKind::activation_gradient, "activation_gradient", "own sweep",
-            activation_gradient},
-    Emitter{FusedKind::activation_pool, "activation_pool", "own sweep", activation_pool},
-    Emitter{FusedKind::activation_pool_gradient, "activation_pool_gradient", "own sweep",
-            activation_pool_gradient},
-    Emitter{FusedKind::add, "add", "own sweep", add},
-    Emitter{FusedKind::norm_gradient_sums, "norm_gradient_sums", "own sums sweep",
-            norm_gradient_sums},
-    Emitter{FusedKind::norm_gradient_apply, "norm_gradient_apply", "own apply sweep",
-            norm_gradient_apply},
-    Emitter{FusedKind::pool_gradient_apply, "pool_gradient_apply", "own apply sweep",
-            pool_gradient_apply},
-    Emitter{FusedKind::pointwise_backward, "pointwise_backward", "own fused", pointwise_backward},
-    Emitter{FusedKind::pointwise_products, "pointwise_products", "own", pointwise_backward},
-    Emitter{FusedKind::stem_backward, "stem_backward", "own fused", stem_backward},
-    Emitter{FusedKind::stem_mask, "stem_mask", "own mask", stem_mask},
-    Emitter{FusedKind::second_moments, "second_moments", "own sweep with second moments",
-            second_moments},
-    Emitter{FusedKind::moments_statistics, "moments_statistics", "own statistics by moments",
-            moments_statistics},
-    Emitter{FusedKind::pointwise_forward, "pointwise_forward", "own", pointwise_forward},
-    Emitter{FusedKind::moments_gradient, "moments_gradient", "own gradient by moments",
-            moments_gradient},
-    Emitter{FusedKind::moments_sums, "moments_sums", "own sums sweep with term by moments",
-            moments_sums},
+constexpr Emitter image_rows[] = {
+    {FusedKind::convolution, "convolution", ""},
+    {FusedKind::batch_statistics, "batch_statistics", "own statistics sweep",
+     [](const Bound& b, cudaStream_t stream) {
+       launch_batch_statistics(b.precision(), b[x], b.extent(), b.norm(b.op.norm.norm),
+                               b.reduction(), stream);
+     }},
+    {FusedKind::stem_forward, "stem_forward", "own", stem_forward},
+    {FusedKind::normalise, "normalise", "own sweep", normalise},
+    {FusedKind::normalise_pool, "normalise_pool", "own sweep",
+     [](const Bound& b, cudaStream_t stream) {
+       launch_norm_pool(
+           b.precision(), b.shapes.pool(b.op.node),
+           {b[x], b.norm(b.op.norm.norm, sums), b[y], b.as<uint8_t>(winner), b[winner_x]},
+           b.multiprocessors(), stream);
+     }},
+    {FusedKind::average_pool, "average_pool", "own",
+     [](const Bound& b, cudaStream_t stream) {
+       launch_average_pool(b.precision(), b[x], b[y], b.shapes.batch,
+                           b.shapes.image(b.input()).pixels(), b.shapes.extent(b.input()).channels,
+                           stream);
+     }},
+    {FusedKind::average_pool_gradient, "average_pool_gradient", "own",
+     [](const Bound& b, cudaStream_t stream) {
+       launch_average_pool_backward(b.precision(), b[dy], b[dx], b.shapes.batch,
+                                    b.shapes.image(b.input()).pixels(),
+                                    b.shapes.extent(b.input()).channels, stream);
+     }},
+    {FusedKind::activation, "activation", "own sweep",
+     [](const Bound& b, cudaStream_t stream) {
+       launch_activation(b.precision(), b[x], {b.value(b.op.bias), b.op.relu, b[residual]},
+                         b.either(y, x), b.extent(), b.multiprocessors(), stream);
+     }},
+    {FusedKind::activation_gradient, "activation_gradient", "own sweep",
+     [](const Bound& b, cudaStream_t stream) {
+       launch_activation_backward(b.precision(), {b[dy], b[y], b[dx], b.vector_gradient(b.op.bias)},
+                                  b.extent(), b.reduction(), stream);
+     }},
+    {FusedKind::activation_pool, "activation_pool", "own sweep",
+     [](const Bound& b, cudaStream_t stream) {
+       launch_activation_pool(b.precision(), b.shapes.pool(b.op.node), b[x],
+                              {b.value(b.op.bias), b.op.relu}, b[y], b.as<uint8_t>(winner), stream);
+     }},
+    {FusedKind::activation_pool_gradient, "activation_pool_gradient", "own sweep",
+     [](const Bound& b, cudaStream_t stream) {
+       launch_activation_pool_backward(
+           b.precision(), b.shapes.pool(b.op.node),
+           {b[dy], b.as<const uint8_t>(winner), b[dx], b.vector_gradient(b.op.bias)}, b.reduction(),
+           stream);
+     }},
+    {FusedKind::add, "add", "own sweep",
+     [](const Bound& b, cudaStream_t stream) {
+       launch_add(b.precision(), b[x], b[residual], b[y],
+                  b.operands.front()->bytes / b.shapes.element_size(), stream);
+     }},
+    {FusedKind::norm_gradient_sums, "norm_gradient_sums", "own sums sweep", norm_gradient_sums},
+    {FusedKind::norm_gradient_apply, "norm_gradient_apply", "own apply sweep",
+     [](const Bound& b, cudaStream_t stream) {
+       launch_norm_backward_apply(b.precision(), norm_gradient_operands(b),
+                                  b.shapes.extent(b.op.norm.conv), b.multiprocessors(), stream);
+     }},
+    {FusedKind::pool_gradient_apply, "pool_gradient_apply", "own apply sweep",
+     [](const Bound& b, cudaStream_t stream) {
+       launch_pool_backward_apply(
+           b.precision(), b.shapes.pool(b.op.node),
+           {b[dz], b.as<const uint8_t>(winner), b[x], b.norm(b.op.norm.norm), b[dx]},
+           b.multiprocessors(), stream);
+     }},
+    {FusedKind::pointwise_backward, "pointwise_backward", "own fused", pointwise_backward},
+    {FusedKind::pointwise_products, "pointwise_products", "own", pointwise_backward},
+    {FusedKind::stem_backward, "stem_backward", "own fused",
+     [](const Bound& b, cudaStream_t stream) {
+       launch_stem_backward(
+           b.precision(),
+           {{b[dz], b.as<const uint8_t>(winner), b[y], b.norm(b.op.norm.norm), nullptr},
+            b[x],
+            b.matrix_gradient(b.parameter()),
+            b.as<float>(scratch)},
+           b.shapes.stem(b.op.node), b.shapes.pool(b.op.norm.pool), b.multiprocessors(), stream);
+     }},
+    {FusedKind::stem_mask, "stem_mask", "own mask",
+     [](const Bound& b, cudaStream_t stream) {
+       launch_mask_gradient(b.precision(), b.matrix_gradient(b.parameter()), b.resources.stem_mask,
+                            b.layout.slices[b.parameter()].elements, stream);
+     }},
+    {FusedKind::second_moments, "second_moments", "own sweep with second moments",
+     [](const Bound& b, cudaStream_t stream) {
+       launch_second_moments(
+           b.precision(),
+           {b[y], b.norm(b.op.norm.norm, sums), b[x], moments_of(b), b.as<float>(scratch)},
+           b.shapes.moments(b.op.node), b.multiprocessors(), stream);
+     }},
+    {FusedKind::moments_statistics, "moments_statistics", "own statistics by moments",
+     [](const Bound& b, cudaStream_t stream) {
+       launch_moments_statistics(b.precision(),
+                                 {moments_of(b), b.operand(b.parameter()), b.norm(b.op.norm.norm),
+                                  b.as<float>(product), b[weights]},
+                                 b.shapes.moments(b.op.node), stream);
+     }},
+    {FusedKind::pointwise_forward, "pointwise_forward", "own", pointwise_forward},
+    {FusedKind::moments_gradient, "moments_gradient", "own gradient by moments",
+     [](const Bound& b, cudaStream_t stream) {
+       launch_moments_gradient(
+           b.precision(),
+           {b.as<const float>(mean), b.operand(b.parameter()), b.norm(b.op.norm.norm),
+            b.as<const float>(product), b.matrix_gradient(b.parameter()), b.as<float>(matrix),
+            b.as<float>(vector), b.as<unsigned>(largest)},
+           b.shapes.moments(b.op.node), stream);
+     }},
+    {FusedKind::moments_sums, "moments_sums", "own sums sweep with term by moments", moments_sums},
 };
 
 }  // namespace
