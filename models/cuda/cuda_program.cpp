@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "models/cuda/compiler/exchange.h"
 #include "models/cuda/compiler/lowering.h"
 #include "models/cuda/device/device.h"
 #include "models/cuda/kernels/beside_step.h"

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <set>
 
-#include "models/cuda/compiler/exchange.h"
+#include "models/cuda/compiler/lowering.h"
 #include "models/networks/registry.h"
 #include "tests/unit/models/cuda_lowered.h"
 
