@@ -12,10 +12,9 @@ namespace {
 using enum Role;
 
 // A layer is made at its first launch, which is not in a captured graph: it needs the handle.
-template <class Make, class Run>
-Launch layer_launch(const Bound& bound, Make make, Run run) {
-  using Layer = decltype(make(bound));
-  const auto layer = std::make_shared<std::optional<Layer>>();
+template <auto make, auto run>
+Launch layer_launch(const Bound& bound) {
+  const auto layer = std::make_shared<std::optional<decltype(make(bound))>>();
   return [=](cudaStream_t) {
     if (!*layer) layer->emplace(make(bound));
     run(**layer, bound, bound.resources.cudnn);  // on the handle's stream
@@ -42,79 +41,57 @@ PoolLayer pool_layer(const Bound& b) {
           b.shapes.layer(b.input()), b.shapes.layer(b.op.node)};
 }
 
-Launch norm(const Bound& bound) {
-  return layer_launch(
-      bound, norm_layer, [](const NormLayer& layer, const Bound& b, cudnnHandle_t cudnn) {
-        layer.forward(cudnn, {b[x], b[residual], b[y], b[reserve], b.resources.workspace},
-                      b.norm(b.op.norm.norm));
-      });
+void norm(const NormLayer& layer, const Bound& b, cudnnHandle_t cudnn) {
+  layer.forward(cudnn, {b[x], b[residual], b[y], b[reserve], b.resources.workspace},
+                b.norm(b.op.norm.norm));
 }
 
-Launch norm_gradient(const Bound& bound) {
-  return layer_launch(
-      bound, norm_layer, [](const NormLayer& layer, const Bound& b, cudnnHandle_t cudnn) {
-        layer.backward(
-            cudnn, {b[x], b[y], b[dy], b[dx], b[residual_dx], b[reserve], b.resources.workspace},
-            b.norm(b.op.norm.norm));
-      });
+void norm_gradient(const NormLayer& layer, const Bound& b, cudnnHandle_t cudnn) {
+  layer.backward(cudnn,
+                 {b[x], b[y], b[dy], b[dx], b[residual_dx], b[reserve], b.resources.workspace},
+                 b.norm(b.op.norm.norm));
 }
 
-Launch pool(const Bound& bound) {
-  return layer_launch(bound, pool_layer,
-                      [](const PoolLayer& layer, const Bound& b, cudnnHandle_t cudnn) {
-                        layer.forward(cudnn, b[x], b[y]);
-                      });
+void pool(const PoolLayer& layer, const Bound& b, cudnnHandle_t cudnn) {
+  layer.forward(cudnn, b[x], b[y]);
 }
 
-Launch pool_gradient(const Bound& bound) {
-  return layer_launch(bound, pool_layer,
-                      [](const PoolLayer& layer, const Bound& b, cudnnHandle_t cudnn) {
-                        layer.backward(cudnn, b[x], b[y], b[dy], b[dx]);
-                      });
+void pool_gradient(const PoolLayer& layer, const Bound& b, cudnnHandle_t cudnn) {
+  layer.backward(cudnn, b[x], b[y], b[dy], b[dx]);
 }
 
-Launch sum(const Bound& bound) {
-  return layer_launch(bound, plain_layer<SumLayer>,
-                      [](const SumLayer& layer, const Bound& b, cudnnHandle_t cudnn) {
-                        layer.forward(cudnn, b[x], b[residual], b[y]);
-                      });
+void sum(const SumLayer& layer, const Bound& b, cudnnHandle_t cudnn) {
+  layer.forward(cudnn, b[x], b[residual], b[y]);
 }
 
 // In the type of the tensor, whose copy of the parameters has the bias, too.
-Launch bias(const Bound& bound) {
-  return layer_launch(bound, plain_layer<BiasLayer>,
-                      [](const BiasLayer& layer, const Bound& b, cudnnHandle_t cudnn) {
-                        layer.forward(cudnn, b.operand(b.op.bias), b[x]);
-                      });
+void bias(const BiasLayer& layer, const Bound& b, cudnnHandle_t cudnn) {
+  layer.forward(cudnn, b.operand(b.op.bias), b[x]);
 }
 
-Launch relu(const Bound& bound) {
-  return layer_launch(bound, plain_layer<ReluLayer>,
-                      [](const ReluLayer& layer, const Bound& b, cudnnHandle_t cudnn) {
-                        layer.forward(cudnn, b[x], b.either(y, x));
-                      });
+void relu(const ReluLayer& layer, const Bound& b, cudnnHandle_t cudnn) {
+  layer.forward(cudnn, b[x], b.either(y, x));
 }
 
-Launch relu_gradient(const Bound& bound) {
-  return layer_launch(bound, plain_layer<ReluLayer>,
-                      [](const ReluLayer& layer, const Bound& b, cudnnHandle_t cudnn) {
-                        layer.backward(cudnn, b[y], b[dy], b[dx]);
-                      });
+void relu_gradient(const ReluLayer& layer, const Bound& b, cudnnHandle_t cudnn) {
+  layer.backward(cudnn, b[y], b[dy], b[dx]);
 }
 
-constexpr Emitter by_cudnn(FusedKind kind, const char* name, Launch (*make)(const Bound&)) {
-  return {kind, name, "cudnn", nullptr, make};
+template <auto make, auto run>
+constexpr Emitter by_cudnn(FusedKind kind, const char* name) {
+  return {kind, name, "cudnn", nullptr, layer_launch<make, run>};
 }
 
 constexpr std::array cudnn_rows = {
-    by_cudnn(FusedKind::cudnn_norm, "cudnn_norm", norm),
-    by_cudnn(FusedKind::cudnn_norm_gradient, "cudnn_norm_gradient", norm_gradient),
-    by_cudnn(FusedKind::cudnn_pool, "cudnn_pool", pool),
-    by_cudnn(FusedKind::cudnn_pool_gradient, "cudnn_pool_gradient", pool_gradient),
-    by_cudnn(FusedKind::cudnn_sum, "cudnn_sum", sum),
-    by_cudnn(FusedKind::cudnn_bias, "cudnn_bias", bias),
-    by_cudnn(FusedKind::cudnn_relu, "cudnn_relu", relu),
-    by_cudnn(FusedKind::cudnn_relu_gradient, "cudnn_relu_gradient", relu_gradient),
+    by_cudnn<norm_layer, norm>(FusedKind::cudnn_norm, "cudnn_norm"),
+    by_cudnn<norm_layer, norm_gradient>(FusedKind::cudnn_norm_gradient, "cudnn_norm_gradient"),
+    by_cudnn<pool_layer, pool>(FusedKind::cudnn_pool, "cudnn_pool"),
+    by_cudnn<pool_layer, pool_gradient>(FusedKind::cudnn_pool_gradient, "cudnn_pool_gradient"),
+    by_cudnn<plain_layer<SumLayer>, sum>(FusedKind::cudnn_sum, "cudnn_sum"),
+    by_cudnn<plain_layer<BiasLayer>, bias>(FusedKind::cudnn_bias, "cudnn_bias"),
+    by_cudnn<plain_layer<ReluLayer>, relu>(FusedKind::cudnn_relu, "cudnn_relu"),
+    by_cudnn<plain_layer<ReluLayer>, relu_gradient>(FusedKind::cudnn_relu_gradient,
+                                                    "cudnn_relu_gradient"),
 };
 
 }  // namespace
