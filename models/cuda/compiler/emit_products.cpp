@@ -118,11 +118,11 @@ Launch linear(const Bound& bound, const std::shared_ptr<const std::string>& algo
   // Logits stay fp32.
   const bool is_logits =
       problem.op == LinearOp::forward && bound.shapes.graph.are_logits(bound.op.node);
-  const ProductShape shape = is_logits ? forward_product(problem.shape, true) : problem.product();
-  return product_launch(
-      bound, shape, algorithm, [=](const Product& product, const void* bias, cudaStream_t stream) {
-        product.launch(linear_operands(bound, bias), bound.resources.workspace, stream);
-      });
+  return product_launch(bound, problem.product(is_logits), algorithm,
+                        [=](const Product& product, const void* bias, cudaStream_t stream) {
+                          product.launch(linear_operands(bound, bias), bound.resources.workspace,
+                                         stream);
+                        });
 }
 
 }  // namespace nearmetal::cuda::emitters

@@ -203,21 +203,6 @@ cublasStatus_t Product::try_launch(const ProductOperands& operands, void* worksp
                         workspace, workspace_bytes_, stream);
 }
 
-ProductShape forward_product(const LinearShape& linear, bool fp32_result) {
-  const auto& [samples, inputs, outputs, row_elements] = linear;
-  return {samples, outputs, inputs, false, true, inputs, inputs, row_elements, fp32_result};
-}
-
-ProductShape weight_gradient_product(const LinearShape& linear) {
-  const auto& [samples, inputs, outputs, row_elements] = linear;
-  return {outputs, inputs, samples, true, false, row_elements, inputs, inputs, false};
-}
-
-ProductShape input_gradient_product(const LinearShape& linear) {
-  const auto& [samples, inputs, outputs, row_elements] = linear;
-  return {samples, inputs, outputs, false, false, row_elements, inputs, inputs, false};
-}
-
 std::string LinearProblem::key() const {
   static constexpr const char* names[] = {"forward", "weight_gradient", "input_gradient"};
   std::ostringstream text;
@@ -229,14 +214,15 @@ std::string LinearProblem::key() const {
   return text.str();
 }
 
-ProductShape LinearProblem::product() const {
+ProductShape LinearProblem::product(bool fp32_result) const {
+  const auto& [samples, inputs, outputs, row_elements] = shape;
   switch (op) {
     case LinearOp::forward:
-      return forward_product(shape, false);
+      return {samples, outputs, inputs, false, true, inputs, inputs, row_elements, fp32_result};
     case LinearOp::weight_gradient:
-      return weight_gradient_product(shape);
+      return {outputs, inputs, samples, true, false, row_elements, inputs, inputs, fp32_result};
     case LinearOp::input_gradient:
-      return input_gradient_product(shape);
+      return {samples, inputs, outputs, false, false, row_elements, inputs, inputs, fp32_result};
   }
   throw std::logic_error("unknown LinearOp");
 }

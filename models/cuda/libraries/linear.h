@@ -80,9 +80,6 @@ bool has_small_clusters(const std::string& algorithm);
 struct LinearShape {
   int64_t samples = 0, inputs = 0, outputs = 0, row_elements = 0;
 };
-ProductShape forward_product(const LinearShape& linear, bool fp32_result);
-ProductShape weight_gradient_product(const LinearShape& linear);
-ProductShape input_gradient_product(const LinearShape& linear);
 
 enum class LinearOp { forward, weight_gradient, input_gradient };
 
@@ -95,7 +92,7 @@ struct LinearProblem {
 
   /// Names the work: two problems with the same key can run the same algorithm.
   std::string key() const;
-  ProductShape product() const;
+  ProductShape product(bool fp32_result = false) const;
 };
 
 }  // namespace nearmetal::cuda

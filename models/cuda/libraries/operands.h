@@ -36,10 +36,6 @@ struct ConvolutionShape {
   int64_t input_elements() const { return batch * input_height * input_width * input_channels; }
   int64_t output_elements() const { return batch * output_height * output_width * output_channels; }
   int64_t weight_elements() const { return output_channels * kernel * kernel * input_channels; }
-  double flops() const {
-    return 2.0 * static_cast<double>(output_elements()) *
-           static_cast<double>(kernel * kernel * input_channels);
-  }
 };
 
 /// Device addresses of one execution; `sum` and `square_sum` (fp32) for forward_statistics only,
