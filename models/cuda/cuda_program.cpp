@@ -205,16 +205,10 @@ void CudaProgram::clear() {
   upload(resources_.running_statistics, statistics.data(),
          static_cast<int64_t>(statistics.size() * sizeof(float)));
   const auto scale = static_cast<float>(options_.loss_scale.initial);
-  const StepState state{.step = 0,
-                        .loss_scale = scale,
-                        .inverse_scale = 1 / scale,
-                        .good_steps = 0,
-                        .skip_update = 0,
-                        .learning_rate = static_cast<float>(options_.optimizer.learning_rate),
-                        .updates = 0,
-                        .adamw = {},
-                        .backward_end_nanoseconds = 0,
-                        .exchange_end_nanoseconds = 0};
+  StepState state{};
+  state.loss_scale = scale;
+  state.inverse_scale = 1 / scale;
+  state.learning_rate = static_cast<float>(options_.optimizer.learning_rate);
   upload(resources_.state, &state, sizeof(state));
   wait_until_idle();
 }

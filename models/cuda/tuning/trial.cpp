@@ -1,7 +1,6 @@
 #include "models/cuda/tuning/trial.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -214,19 +213,17 @@ void Trial::fill_parameters() {
         const Node& node = source_.graph.node(norm);
         const BatchNormState& state = resources_.norm(0, norm);
         const auto few = static_cast<float>(1 / std::sqrt(static_cast<double>(rows(op))));
-        const std::array<std::pair<float*, float>, 9> arrays{{{state.running_mean, 1},
-                                                              {state.running_variance, 1},
-                                                              {state.mean, 1},
-                                                              {state.inverse_deviation, 1},
-                                                              {state.multiplier, 1},
-                                                              {state.shift, 1},
-                                                              {state.a, 1},
-                                                              {state.b, few},
-                                                              {state.c, few}}};
-        for (size_t i = 0; i < arrays.size(); ++i) {
-          of_numbers(node.name + " state " + std::to_string(i), arrays[i].second, 0,
-                     arrays[i].first, node.shape.channels);
+        int index = 0;
+        const auto of_state = [&](float* array, float scale) {
+          of_numbers(node.name + " state " + std::to_string(index++), scale, 0, array,
+                     node.shape.channels);
+        };
+        for (float* array : {state.running_mean, state.running_variance, state.mean,
+                             state.inverse_deviation, state.multiplier, state.shift, state.a}) {
+          of_state(array, 1);
         }
+        of_state(state.b, few);
+        of_state(state.c, few);
       }
     }
   }
