@@ -47,7 +47,7 @@ bool is_throughput_alone(const CompareOptions& options) {
 }
 
 // Unless the same one is there, whatever its source.
-void add_new(std::vector<KeyDifference>& differences, const KeyDifference& found) {
+void add_difference(std::vector<KeyDifference>& differences, const KeyDifference& found) {
   const auto same = [&](const KeyDifference& other) {
     return std::tie(other.name, other.base, other.other) ==
            std::tie(found.name, found.base, found.other);
@@ -81,7 +81,7 @@ std::vector<KeyDifference> differences_within(const ArmPair& pair, const Compare
       allow(differences, options.form, options.allow_differ);
       for (KeyDifference& difference : differences) {
         difference.source = run.source;
-        add_new(found, difference);
+        add_difference(found, difference);
       }
     }
   }
@@ -168,7 +168,7 @@ void add_rows(Comparison& comparison, const ArmPair& pair,
   const std::vector<KeyDifference> differences = differences_within(pair, comparison.options);
   for (const KeyDifference& found : differences) {
     refused |= !found.allowed;
-    add_new(comparison.key_differences, found);
+    add_difference(comparison.key_differences, found);
   }
   if (refused) return add_without_figures("the runs differ in what must agree");
   const bool other_batch = is_other_batch(differences);
