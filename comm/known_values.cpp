@@ -22,7 +22,9 @@ int exact_below(Precision type) {
 
 int given(Precision type, int place, int rank, int ranks) {
   const int givers = std::min(ranks, most_givers);
-  if (rank >= givers) return 0;
+  // Of more ranks others give at the next place, so that all do somewhere.
+  const int64_t turn = (rank + int64_t{place} * givers) % ranks;
+  if (turn >= givers) return 0;
   // Not linear in the rank, where all places would have the same sum.
   const int64_t mixed = (place + 1) * stride * (rank + 1) % prime * (place + rank + 1) % prime;
   return static_cast<int>(mixed % (exact_below(type) / givers));

@@ -11,8 +11,8 @@ struct GradientBucket;  // models/program.h
 
 /// The values that rank `rank` of `ranks` puts into `bucket`, as the bytes of its elements: whole
 /// numbers whose sums stay below 256 in bf16, 2048 in fp16 and 2^20 in fp32, and need those bits,
-/// so that a sum of fewer is seen. Ranks beyond 128 give zeros. The pattern has a prime length, so
-/// that values in a wrong place give a wrong sum.
+/// so that a sum of fewer is seen. At each place at most 128 ranks give something, in turns. The
+/// pattern has a prime length, so that values in a wrong place give a wrong sum.
 std::string known_values(const GradientBucket& bucket, int rank, int ranks);
 
 /// The sums that the bucket must hold afterwards.

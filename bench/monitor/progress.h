@@ -1,11 +1,10 @@
 // How far the training loop is, for the threads beside it.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <memory>
+#include <utility>
 #include <vector>
 
 #include "models/program.h"
@@ -18,15 +17,18 @@ class RecordedSteps {
  public:
   void reserve(int64_t steps) {
     if (steps <= capacity_) return;
-    auto& larger = buffers_.emplace_back(std::make_unique<StepRecord[]>(steps));
-    std::copy_n(steps_.load(), count_.load(), larger.get());
-    steps_.store(larger.get());
+    std::vector<StepRecord> larger;
+    larger.reserve(
+        steps);  // and fills nothing, which the first step of a long window would wait for
+    if (!buffers_.empty()) larger.assign(buffers_.back().begin(), buffers_.back().end());
+    steps_.store(larger.data());
+    buffers_.push_back(std::move(larger));
     capacity_ = steps;
   }
   void add(const StepRecord& step) {
     const int64_t count = count_.load();
     if (count == capacity_) reserve(2 * capacity_ + 1);
-    steps_.load()[count] = step;
+    buffers_.back().push_back(step);
     count_.store(count + 1);
   }
   std::vector<StepRecord> copy() const {
@@ -36,9 +38,9 @@ class RecordedSteps {
   }
 
  private:
-  std::vector<std::unique_ptr<StepRecord[]>> buffers_;  // all: an earlier one may still be read
+  std::vector<std::vector<StepRecord>> buffers_;  // all: an earlier one may still be read
   int64_t capacity_ = 0;
-  std::atomic<StepRecord*> steps_ = nullptr;
+  std::atomic<const StepRecord*> steps_ = nullptr;
   std::atomic<int64_t> count_ = 0;
 };
 

@@ -47,6 +47,17 @@ TEST(KnownSums, AreExactInEveryTypeAndOrder) {
   }
 }
 
+TEST(KnownSums, HaveSomethingOfEveryRank) {
+  for (const int ranks : {129, 1000, 4096}) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      const auto given =
+          values_of<float>(known_values({nullptr, 1021, Precision::fp32}, rank, ranks));
+      EXPECT_TRUE(std::ranges::any_of(given, [](float value) { return value != 0; }))
+          << rank << " of " << ranks;
+    }
+  }
+}
+
 // The largest sum, and which share of them rounding to bf16 changes.
 template <class T>
 void expect_filled(Precision type, float most, double least_changed) {
