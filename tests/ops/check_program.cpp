@@ -35,6 +35,7 @@ using ::testing::AssertionSuccess;
 constexpr uint64_t gradient_batches = 12;
 constexpr double allowed_over_emulated = 4;
 constexpr double allowed_of_scale = 0.25;
+constexpr double allowed_holes = 0.01;
 constexpr double update_tolerance = 1e-6;  // a few roundings of fp32, 2^-24 each
 
 // |a - 1| for the `a` with which a x expected is nearest to actual.
@@ -53,7 +54,22 @@ struct Difference {
   bool of_gradient = false;
   double relative_error = 0;
   std::optional<double> bound{};  // of any rounding
+  bool in_every_batch = true;     // also where rounding switched a ReLU
 };
+
+// The share that is exactly 0, of values that should be large.
+double share_of_holes(std::span<const double> actual, std::span<const double> expected) {
+  double squares = 0;
+  for (const double value : expected) squares += value * value;
+  const double large = 0.1 * std::sqrt(squares / static_cast<double>(expected.size()));
+  int64_t all = 0, holes = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (std::abs(expected[i]) <= large) continue;
+    ++all;
+    holes += actual[i] == 0 ? 1 : 0;
+  }
+  return all == 0 ? 0 : static_cast<double>(holes) / static_cast<double>(all);
+}
 
 }  // namespace
 
@@ -132,6 +148,16 @@ std::vector<Difference> differences(const Graph& graph, const ReferenceStep& act
                      scale_error(own(actual.gradients), own(expected.gradients)),
                      allowed_of_scale});
   }
+  for (const Parameter& parameter : graph.parameters()) {
+    const auto own = [&](const std::vector<double>& gradients) {
+      return std::span(gradients).subspan(parameter.offset, parameter.size);
+    };
+    const bool is_cancelled = weight_of_cancelled_bias(graph, parameter) != nullptr;
+    found.push_back(
+        {"share of zeros in the gradient of " + parameter.name, true,
+         is_cancelled ? 0 : share_of_holes(own(actual.gradients), own(expected.gradients)),
+         allowed_holes, false});
+  }
   return found;
 }
 
@@ -181,12 +207,35 @@ Excess excess(const std::vector<Difference>& found, const std::vector<double>& b
   return excess;
 }
 
-// Whether the bounds refuse the gradient of any one parameter at half its size.
-AssertionResult refuses_half_gradients(const Graph& graph, const ReferenceStep& actual,
-                                       const ReferenceStep& expected,
-                                       std::span<const double> bounds) {
+// What even a batch with a ReLU that rounding switched keeps to: gradients of about the right size
+// and direction.
+std::string gross_excess(const std::vector<Difference>& found) {
+  constexpr double gross_error = 1;
+  std::string text;
+  for (const Difference& one : found) {
+    const double bound = one.bound.value_or(gross_error);
+    if (!one.of_gradient || !one.in_every_batch || one.relative_error <= bound) continue;
+    text += "\n  " + one.what + ": error " + std::to_string(one.relative_error) +
+            ", of any batch at most " + std::to_string(bound);
+  }
+  return text;
+}
+
+// With every twentieth value 0.
+std::vector<double> with_holes(std::span<const double> values) {
+  std::vector<double> found(values.begin(), values.end());
+  for (size_t i = 0; i < found.size(); i += 20) found[i] = 0;
+  return found;
+}
+
+// Whether the bounds refuse the gradient of any one parameter at half its size, and that of a
+// weight of which a twentieth is missing.
+AssertionResult refuses_broken_gradients(const Graph& graph, const ReferenceStep& actual,
+                                         const ReferenceStep& expected,
+                                         std::span<const double> bounds) {
   const auto& parameters = graph.parameters();
-  const auto of_gradients = bounds.last(2 * parameters.size());  // error, then scale
+  const auto of_all = bounds.last(3 * parameters.size());
+  const auto of_gradients = of_all.first(2 * parameters.size());  // error, then scale
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (weight_of_cancelled_bias(graph, parameters[i]) != nullptr) continue;
     const auto own = [&](const std::vector<double>& gradients) {
@@ -198,6 +247,12 @@ AssertionResult refuses_half_gradients(const Graph& graph, const ReferenceStep& 
     if (relative_error(half, whole) <= of_gradients[2 * i] &&
         scale_error(half, whole) <= of_gradients[2 * i + 1]) {
       return AssertionFailure() << "half the gradient of " << parameters[i].name << " would pass";
+    }
+    constexpr int64_t fewest_of_a_weight = 400;
+    if (parameters[i].size >= fewest_of_a_weight &&
+        share_of_holes(with_holes(own(actual.gradients)), whole) <= of_all.last(1).front()) {
+      return AssertionFailure() << "the gradient of " << parameters[i].name
+                                << " without a twentieth of it would pass";
     }
   }
   return AssertionSuccess();
@@ -291,7 +346,14 @@ AssertionResult check_against_reference(Backend& backend, const Graph& graph,
     AssertionResult update = check_update(graph, options.optimizer, 1, start, actual);
     if (update) update = check_update(graph, options.optimizer, 2, actual, run_step(*program));
     if (!update) return update;
-    if (excess.gradients.empty()) return refuses_half_gradients(graph, actual, expected, bounds);
+    if (excess.gradients.empty()) return refuses_broken_gradients(graph, actual, expected, bounds);
+    const std::string gross = gross_excess(found);
+    if (!gross.empty()) return AssertionFailure() << "batch of seed " << seed << gross;
+    program->restart(random.parameters);
+    random.give_to(*program);
+    if (run_step(*program).gradients != actual.gradients) {
+      return AssertionFailure() << "the batch of seed " << seed << " has other gradients twice";
+    }
     gradients += "\nbatch of seed " + std::to_string(seed) + ":" + excess.gradients;
   }
   return AssertionFailure() << gradients;
