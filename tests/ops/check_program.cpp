@@ -57,11 +57,16 @@ struct Difference {
   bool in_every_batch = true;     // also where rounding switched a ReLU
 };
 
+// A tenth of the root of the mean square.
+double large_of(std::span<const double> values) {
+  double squares = 0;
+  for (const double value : values) squares += value * value;
+  return 0.1 * std::sqrt(squares / static_cast<double>(values.size()));
+}
+
 // The share that is exactly 0, of values that should be large.
 double share_of_holes(std::span<const double> actual, std::span<const double> expected) {
-  double squares = 0;
-  for (const double value : expected) squares += value * value;
-  const double large = 0.1 * std::sqrt(squares / static_cast<double>(expected.size()));
+  const double large = large_of(expected);
   int64_t all = 0, holes = 0;
   for (size_t i = 0; i < expected.size(); ++i) {
     if (std::abs(expected[i]) <= large) continue;
@@ -208,12 +213,12 @@ Excess excess(const std::vector<Difference>& found, const std::vector<double>& b
 }
 
 // What even a batch with a ReLU that rounding switched keeps to: gradients of about the right size
-// and direction.
+// and direction. On an H200 the scale of one was 0.37 off; noise is off by 1.
 std::string gross_excess(const std::vector<Difference>& found) {
-  constexpr double gross_error = 1;
+  constexpr double gross_error = 1, gross_scale = 0.5;
   std::string text;
   for (const Difference& one : found) {
-    const double bound = one.bound.value_or(gross_error);
+    const double bound = one.bound ? gross_scale : gross_error;
     if (!one.of_gradient || !one.in_every_batch || one.relative_error <= bound) continue;
     text += "\n  " + one.what + ": error " + std::to_string(one.relative_error) +
             ", of any batch at most " + std::to_string(bound);
@@ -248,8 +253,10 @@ AssertionResult refuses_broken_gradients(const Graph& graph, const ReferenceStep
         scale_error(half, whole) <= of_gradients[2 * i + 1]) {
       return AssertionFailure() << "half the gradient of " << parameters[i].name << " would pass";
     }
-    constexpr int64_t fewest_of_a_weight = 400;
-    if (parameters[i].size >= fewest_of_a_weight &&
+    constexpr int64_t fewest_to_judge = 400;
+    const double large = large_of(whole);
+    if (std::ranges::count_if(whole, [&](double v) { return std::abs(v) > large; }) >=
+            fewest_to_judge &&
         share_of_holes(with_holes(own(actual.gradients)), whole) <= of_all.last(1).front()) {
       return AssertionFailure() << "the gradient of " << parameters[i].name
                                 << " without a twentieth of it would pass";
