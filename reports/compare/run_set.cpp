@@ -239,6 +239,12 @@ std::map<std::string, RunSet> by_machine(const RunSet& set) {
   return parts;
 }
 
+std::vector<std::reference_wrapper<const SetRun>> all_runs(const RunSet& set) {
+  std::vector<std::reference_wrapper<const SetRun>> runs;
+  for (const RunArm& arm : set.arms) runs.insert(runs.end(), arm.runs.begin(), arm.runs.end());
+  return runs;
+}
+
 std::vector<const SetRun*> complete_runs(const RunArm& arm) {
   return runs_where(arm, [](const SetRun& run) { return run.run.status == Status::complete; });
 }

@@ -1,9 +1,9 @@
 // One side of a comparison: runs of one or several reports, by arm.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
-#include <ranges>
 #include <string>
 #include <vector>
 
@@ -57,9 +57,7 @@ struct RunSet {
 };
 
 /// The runs of all arms.
-inline auto all_runs(const RunSet& set) {
-  return set.arms | std::views::transform(&RunArm::runs) | std::views::join;
-}
+std::vector<std::reference_wrapper<const SetRun>> all_runs(const RunSet& set);
 
 /// Those of an arm that are so.
 template <class Predicate>
