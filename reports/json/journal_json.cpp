@@ -153,7 +153,10 @@ bool holds_runs_of(const std::filesystem::path& report_path,
   const Report report = read_report(report_path);
   return std::ranges::all_of(entries, [&](const JournalEntry& entry) {
     const Arm& arm = entry.report.arms.at(0);
-    const auto is_it = [&](const Run& run) { return run.started_at == arm.runs.at(0).started_at; };
+    const auto is_it = [&](const Run& run) {
+      return run.started_at == arm.runs.at(0).started_at &&
+             run.throughput == arm.runs.at(0).throughput;
+    };
     return arm.unsupported || std::ranges::any_of(report.arms, [&](const Arm& other) {
              return other.name == arm.name && std::ranges::any_of(other.runs, is_it);
            });

@@ -29,7 +29,7 @@ struct JournalOrigin {
 using CheckEntry =
     std::function<void(const JournalEntry& entry, const std::vector<JournalEntry>& before)>;
 
-/// Whether that is a journal, and the report has the last of each of its runs. Throws OutputError.
+/// Whether that is a journal, and the report has the last of each of its runs.
 bool holds_runs_of(const std::filesystem::path& report, const std::filesystem::path& journal);
 
 /// Appends to a file that holds all entries so far. Each is on the disk when append() returns.

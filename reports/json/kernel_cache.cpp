@@ -59,14 +59,19 @@ std::string written(const Object& object) {
   return json::Writer::json_of(object).dump(1, ' ', false, Json::error_handler_t::replace);
 }
 
-// A cache that is damaged is made anew, if it begins as one; other files are somebody's data.
-bool begins_as_cache(std::string text) {
+// A cache that is damaged is made anew, if it begins as one; other files are somebody's data, and
+// so may be what cannot be read.
+bool begins_as_cache(const std::filesystem::path& path) try {
   const std::string beginning = R"({"schema":"nearmetal/plans")";
+  std::string text = file_text(path);
   text.resize(std::min(text.size(), size_t{200}));
   std::erase_if(text, [](char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; });
   return text.starts_with(beginning) || beginning.starts_with(text);
+} catch (const InvalidReport&) {
+  return false;
 }
 
+// Whole JSON of something else was named by mistake.
 void require_own(const std::filesystem::path& path, const std::string& text) {
   json::Document document;
   try {
@@ -158,7 +163,7 @@ std::vector<KernelChoice> load_kernel_choices(const std::filesystem::path& path,
   try {
     return plans_of(read_cache(path), context);
   } catch (const InvalidReport& error) {
-    const bool is_damaged = begins_as_cache(file_text(path));
+    const bool is_damaged = begins_as_cache(path);
     warnings.push_back(
         {"plan_cache", "the plan cache " + path.string() + " is ignored: " + error.what() +
                            (is_damaged ? "" : "; it does not begin as one, and stays as it is")});
@@ -179,7 +184,7 @@ void save_kernel_choices(const std::filesystem::path& path, const std::string& c
   try {
     cache = read_cache(path);
   } catch (const InvalidReport&) {
-    if (!begins_as_cache(file_text(path))) return;
+    if (!begins_as_cache(path)) return;
     cache = {};
   }
   std::vector<KernelChoice> known = plans_of(cache, context);

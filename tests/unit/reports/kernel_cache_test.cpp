@@ -130,6 +130,8 @@ TEST(PlanCache, WhatDoesNotBeginAsACacheIsLeftAlone) {
     save_kernel_choices(path, "one", {first});
     EXPECT_EQ(content_of(path), other);
   }
+  EXPECT_EQ(warnings_of(folder.path(), "one").size(), 1) << "a folder";
+  EXPECT_NO_THROW(save_kernel_choices(folder.path(), "one", {first}));
 }
 
 TEST(PlanCache, ProcessesAtOnceLoseNothing) {
