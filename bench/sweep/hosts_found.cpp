@@ -109,11 +109,14 @@ std::optional<std::vector<int64_t>> visible_gpus(const char* list,
       by_index = by_index || !by_uuid;
       visible.insert(by_uuid ? gpu_of_uuid(entry, gpus, nvml_library)
                              : parse_number<int64_t>(entry, entry, {0, last}));
-    } catch (const std::exception& error) {
+    } catch (const std::invalid_argument& error) {
       throw std::invalid_argument(
           given + "a sweep takes GPUs by UUID or by index, here 0 to " +
-          std::to_string(gpus.size() - 1) + ": " + message_of(error) +
+          std::to_string(gpus.size() - 1) + ": " + error.what() +
           "; give those, or list jobs with their GPUs or MIG devices in a layout file");
+    } catch (const NvmlDown& error) {
+      throw std::invalid_argument(given + "NVML does not tell whose UUID that is: " + error.what() +
+                                  "; give GPUs by index");
     }
   }
   if (!by_index || counted_by_bus(gpus)) return std::vector(visible.begin(), visible.end());

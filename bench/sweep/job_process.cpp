@@ -208,7 +208,7 @@ std::string sentence_of(const std::vector<std::string>& lines) {
     in_sentence = in_sentence && !line.empty() && sentence.find(". ") == sentence.npos;
     if (in_sentence) sentence += (sentence.empty() ? "" : " ") + line;
   }
-  sentence = sentence.substr(0, std::min(sentence.find(". "), sentence.size() - 1) + 1);
+  if (const size_t end = sentence.find(". "); end != sentence.npos) sentence.resize(end + 1);
   return sentence + (named.empty() ? "" : " " + joined(named));
 }
 

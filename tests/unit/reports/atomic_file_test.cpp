@@ -107,12 +107,14 @@ TEST(AtomicFile, IsTheSameWhereEveryFileHasAName) {
 
 TEST(AtomicFile, OthersMayReadAsUmaskSays) {
   const TemporaryFolder folder;
-  const mode_t before = umask(022);
-  write_file_atomically(folder / "report.json", "content", false);
-  umask(before);
-  struct stat status {};
-  ASSERT_EQ(stat((folder / "report.json").c_str(), &status), 0);
-  EXPECT_EQ(status.st_mode & 0777, 0644u);
+  for (const auto& [mask, mode] : {std::pair(022u, 0644u), std::pair(027u, 0640u)}) {
+    const mode_t before = umask(mask);
+    write_file_atomically(folder / "report.json", "content", true);
+    umask(before);
+    struct stat status {};
+    ASSERT_EQ(stat((folder / "report.json").c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, mode);
+  }
 }
 
 TEST(AtomicFile, KeepsAnExistingFileUnlessAskedToReplaceIt) {

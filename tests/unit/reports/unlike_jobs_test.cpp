@@ -260,6 +260,8 @@ TEST(UnlikeJobs, AreMergedWithoutASumOfTheirSamples) {
   EXPECT_DOUBLE_EQ(*run.flops_per_second, flops);
   EXPECT_DOUBLE_EQ(*run.share_of_peak, flops / (2 * 9.89e14));
   EXPECT_EQ(run.parameters, 25557032 + 10);
+  EXPECT_EQ(run_of_job(run, 0).parameters, 25557032);
+  EXPECT_EQ(run_of_job(run, 1).parameters, 10);
   EXPECT_TRUE(merge_jobs(jobs).first.throughput) << "of alike ones";
 }
 
