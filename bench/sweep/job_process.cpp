@@ -185,9 +185,10 @@ std::optional<std::string> said_first(const JobProcess& job) {
   return std::nullopt;
 }
 
-// What ssh remarks whether or not it succeeds.
+// What ssh, or what of Open MPI starts it, remarks whether or not it succeeds.
 bool is_remark(const std::string& line) {
-  static const Pattern remarks(R"(^(Warning:|debug[123]:|Pseudo-terminal |\*\* ))");
+  static const Pattern remarks(
+      R"(^((\[\S+\] plm:[a-z]+: )?Warning:|debug[123]:|Pseudo-terminal |\*\* ))");
   return line == stop_remark || remarks.is_in(line);
 }
 

@@ -92,6 +92,11 @@ TEST(JobFailure, ALauncherThatFailsIsReportedWithItsReason) {
   EXPECT_EQ(reason_of({"Warning: added vm0", "ssh: connect to host vm1: no route", "-----",
                        "ORTE was unable", "-----"}),
             "ssh: connect to host vm1: no route" + end);
+  EXPECT_EQ(reason_of({"no route to vm1",
+                       "[vm0:04773] plm:rsh: Warning: setpgid(4778,4778) failed in parent with "
+                       "errno=Permission denied(13)",
+                       "-----", "ORTE was unable", "-----"}),
+            "no route to vm1" + end);
   EXPECT_EQ(reason_of({"-----", "There are not enough slots", "for all", "-----"}),
             "There are not enough slots for all" + end);
   EXPECT_EQ(
