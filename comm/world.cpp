@@ -20,6 +20,7 @@ class AloneWorld : public World {
   int local_size() const override { return 1; }
   const CallCounts* calls() const override { return nullptr; }
   std::vector<std::string> all_gather(const std::string& bytes) override { return {bytes}; }
+  std::vector<std::string> gather(std::string bytes) override { return {std::move(bytes)}; }
   std::string broadcast(const std::string& bytes) override { return bytes; }
   void maximum(std::span<int64_t>) override {}
   void start_maximum(int64_t value) override { started_ = value; }

@@ -58,8 +58,10 @@ class World {
   /// Those of this process so far, which live as long as it does; null: it waits for nobody.
   virtual const CallCounts* calls() const = 0;
 
-  /// The bytes that each rank gave, in their order.
+  /// The bytes that each rank gave, in their order; below 2 GiB together.
   virtual std::vector<std::string> all_gather(const std::string& bytes) = 0;
+  /// The same on rank 0, and nothing elsewhere, of any size: large ones go in pieces.
+  virtual std::vector<std::string> gather(std::string bytes) = 0;
   /// The bytes that rank 0 gave.
   virtual std::string broadcast(const std::string& bytes) = 0;
   /// Each value becomes the largest of all ranks.

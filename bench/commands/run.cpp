@@ -195,10 +195,11 @@ class RankJob {
 
   // Rank 0 puts the ranks' parts together and writes the report; all end with the same exit code,
   // as long as it can.
-  ExitCode publish_job(const Report& mine, std::optional<LastReport>& last) {
+  ExitCode publish_job(Report mine, std::optional<LastReport>& last) {
+    bin_long_lists(mine, world_.size());
     std::vector<Report> parts;
-    for (const std::string& text : world_.all_gather(to_json(mine))) {
-      if (world_.rank() == 0) parts.push_back(report_from_json(text));
+    for (std::string& text : world_.gather(to_json(mine))) {
+      parts.push_back(report_from_json(std::move(text)));
     }
     ExitCode code = ExitCode::ok;
     together(world_, [&] {

@@ -222,6 +222,7 @@ void fill_window(const PreparedDevice& device, const TrainerResult& result, Run&
   const auto step_seconds = std::span(rank.step_seconds).subspan(result.window_first_step);
   rank.step_time = step_time_of(step_seconds);
   rank.host_window_seconds = result.host_window_seconds;
+  rank.window_first_step = result.window_first_step;
   rank.window_start_unix_seconds =
       std::chrono::duration<double>(result.window_start.time_since_epoch()).count();
   rank.exposed_communication_seconds = exposed_communication(config, run.world_size, window);

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "reports/compare/run_set.h"
+#include "reports/document/steps.h"
 #include "reports/document/warning_text.h"
 
 namespace nearmetal {
@@ -150,9 +151,7 @@ void take_choices(const RunConfig& then, Workload& workload) {
 
 }  // namespace
 
-bool took_steps(const Run& run) {
-  return !run.ranks.empty() && !run.ranks.front().step_seconds.empty();
-}
+bool took_steps(const Run& run) { return !run.ranks.empty() && steps_taken(run.ranks.front()) > 0; }
 
 bool settles_work(const Run& run) { return took_steps(run) && run.status != Status::failed; }
 

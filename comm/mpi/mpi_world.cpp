@@ -1,6 +1,7 @@
 // The ranks that mpirun or srun started, a module of its own, so that nothing else needs MPI; and
 // how they are joined in host memory: to sum gradients, and to hand values and gradients between
 // stages.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -28,6 +29,16 @@ MPI_Comm split_ranks(MPI_Comm all, int part) {
   MPI_Comm ranks = MPI_COMM_NULL;
   NM_MPI(MPI_Comm_split, all, part, in_the_same_order, &ranks);
   return ranks;
+}
+
+// MPI counts in int.
+std::vector<std::span<char>> pieces_of(std::span<char> bytes) {
+  constexpr size_t piece_bytes = 16 << 20;
+  std::vector<std::span<char>> pieces;
+  for (; !bytes.empty(); bytes = bytes.subspan(pieces.back().size())) {
+    pieces.push_back(bytes.first(std::min(piece_bytes, bytes.size())));
+  }
+  return pieces;
 }
 
 // The sum over those ranks that give the same `part`.
@@ -93,6 +104,29 @@ class MpiWorld : public World {
            MPI_BYTE, ranks_);
     std::vector<std::string> parts;
     for (int i = 0; i < size_; ++i) parts.push_back(all.substr(offsets[i], sizes[i]));
+    return parts;
+  }
+
+  std::vector<std::string> gather(std::string bytes) override {
+    constexpr int tag = 1;
+    int64_t size = std::ssize(bytes);
+    if (rank_ > 0) {
+      NM_MPI(MPI_Send, &size, 1, MPI_INT64_T, 0, tag, ranks_);
+      for (const std::span<char> piece : pieces_of(bytes)) {
+        NM_MPI(MPI_Send, piece.data(), mpi_count(std::ssize(piece)), MPI_BYTE, 0, tag, ranks_);
+      }
+      return {};
+    }
+    std::vector<std::string> parts(size_);
+    parts[0] = std::move(bytes);
+    for (int from = 1; from < size_; ++from) {
+      NM_MPI(MPI_Recv, &size, 1, MPI_INT64_T, from, tag, ranks_, MPI_STATUS_IGNORE);
+      parts[from].resize(size);
+      for (const std::span<char> piece : pieces_of(parts[from])) {
+        NM_MPI(MPI_Recv, piece.data(), mpi_count(std::ssize(piece)), MPI_BYTE, from, tag, ranks_,
+               MPI_STATUS_IGNORE);
+      }
+    }
     return parts;
   }
 

@@ -40,7 +40,9 @@ Run kept_of(const Run& run, bool with_steps) {
   copy.kernel_choices = {};
   if (!with_steps) copy.profile.reset();
   for (Rank& rank : copy.ranks) {
-    if (!with_steps) rank.step_seconds = rank.loss = {};
+    if (with_steps) continue;
+    rank.step_seconds = rank.loss = {};
+    rank.step_seconds_bins = rank.loss_bins = {};
   }
   return copy;
 }

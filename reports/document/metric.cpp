@@ -161,18 +161,6 @@ Maybe<double> bus_bandwidth(const Run& run) {
   return Unknown{"no gradients are exchanged"};
 }
 
-double steps_within(const Rank& rank, int64_t first_step, const TimeSpan& time) {
-  double begin = rank.window_start_unix_seconds.value_or(INFINITY);
-  double steps = 0;
-  for (size_t i = first_step; i < rank.step_seconds.size(); ++i) {
-    const double end = begin + rank.step_seconds[i];
-    const double within = std::min(end, time.end) - std::max(begin, time.begin);
-    steps += std::clamp(within / rank.step_seconds[i], 0.0, 1.0);
-    begin = end;
-  }
-  return steps;
-}
-
 void keep_warnings_of(int64_t job, std::vector<Warning>& warnings) {
   std::erase_if(warnings, [&](const Warning& warning) { return warning.job.value_or(job) != job; });
   for (Warning& warning : warnings) warning.job.reset();
@@ -265,21 +253,6 @@ Maybe<double> run_seconds(const Run& run) {
          static_cast<double>(run.window->first_step) * mean_step_seconds(*run.window);
 }
 
-std::span<const double> window_steps(const Run& run, size_t rank) {
-  std::optional<int64_t> first = run.window->first_step, count = run.window->steps;
-  auto ranks = static_cast<int64_t>(rank);
-  for (const ConcurrentJob& job : run.jobs) {
-    first = job.first_step;
-    count = job.steps;
-    ranks -= job.ranks;
-    if (ranks < 0) break;
-  }
-  const std::vector<double>& all = run.ranks[rank].step_seconds;
-  if (!first || !count || *first >= std::ssize(all)) return {};
-  const auto begin = static_cast<size_t>(*first);
-  return std::span(all).subspan(begin, std::min(static_cast<size_t>(*count), all.size() - begin));
-}
-
 void set_throughput(const Maybe<double>& throughput, Run& run) {
   run.throughput = throughput;
   run.flops_per_second = run.share_of_peak = Unknown{throughput.reason};
@@ -315,21 +288,10 @@ double samples_of_job(const RunConfig& config, double samples_of_ranks) {
   return samples_of_ranks / static_cast<double>(config.pipeline);
 }
 
-TimeSpan within_windows(std::span<const Rank> ranks, int64_t first_step, TimeSpan time) {
-  for (const Rank& rank : ranks) {
-    double end = rank.window_start_unix_seconds.value_or(INFINITY);
-    time.begin = std::max(time.begin, end);
-    for (size_t i = first_step; i < rank.step_seconds.size(); ++i) end += rank.step_seconds[i];
-    time.end = std::min(time.end, end);
-  }
-  return time;
-}
-
 double samples_within(const RunConfig& config, std::span<const Rank> ranks, int64_t first_step,
                       const TimeSpan& time) {
-  double steps = 0;
-  for (const Rank& rank : ranks) steps += steps_within(rank, first_step, time);
-  return samples_of_job(config, steps * static_cast<double>(step_samples(config)));
+  return samples_of_job(
+      config, steps_within(ranks, first_step, time) * static_cast<double>(step_samples(config)));
 }
 
 bool does_unlike_work(const std::vector<RunConfig>& workloads) {

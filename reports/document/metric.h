@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "reports/document/steps.h"
 #include "reports/document/types.h"
 
 namespace nearmetal {
@@ -47,10 +48,6 @@ double mean_step_seconds(const TimedWindow& window);
 /// What a run takes: set-up, warm-up and window.
 Maybe<double> run_seconds(const Run& run);
 
-/// Step times of a rank in the timed window, which the run has; empty where they are not kept. Each
-/// of several jobs has a window of its own, which old reports do not show.
-std::span<const double> window_steps(const Run& run, size_t rank);
-
 /// Sets the throughput in samples per second, and from it, run.flops_per_sample and
 /// run.peak_flops_per_second the flop rate and the share of the peak. All three become unknown with
 /// the reason of the throughput; the share alone with that of the peak.
@@ -70,15 +67,6 @@ std::string build_text(const Tool& tool);
 /// What the samples of all its ranks are of the job: the ranks of a replica of a pipeline have the
 /// same ones.
 double samples_of_job(const RunConfig& config, double samples_of_ranks);
-
-struct TimeSpan {
-  double begin = -INFINITY;  // Unix time, seconds
-  double end = INFINITY;
-};
-
-/// Cuts a time to that in which these ranks of a job were all in their windows. Empty where its end
-/// is not behind its begin.
-TimeSpan within_windows(std::span<const Rank> ranks, int64_t first_step, TimeSpan time);
 
 /// Samples of a job in a time. Steps that it cuts count by their share.
 double samples_within(const RunConfig& config, std::span<const Rank> ranks, int64_t first_step,

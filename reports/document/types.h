@@ -227,6 +227,14 @@ struct Binding {
   bool operator==(const Binding&) const = default;
 };
 
+/// What steps, one after another, took or gave.
+struct Bin {
+  int64_t count = 0;
+  double sum = 0, least = 0, largest = 0;
+
+  bool operator==(const Bin&) const = default;
+};
+
 struct Rank {
   NM_DECLARE_SPECIAL_MEMBERS(Rank);
   int64_t rank = 0;
@@ -235,11 +243,12 @@ struct Rank {
   std::optional<int64_t> vm{};     // emulated, counted on each host; null: none, or not told
   std::optional<Binding> binding;  // null: of a version that does not bind
   Maybe<SetUp> set_up;
-  // Every step since the first, warm-up included; TimedWindow::first_step says where the window
-  // starts.
+  // Every step since the first, warm-up included; where these are too many (steps.h) the bins.
   std::vector<double> step_seconds;
   std::vector<double> loss;
-  int64_t skipped_updates = 0;  // in the window: gradient not finite
+  std::vector<Bin> step_seconds_bins, loss_bins;
+  std::optional<int64_t> window_first_step;  // null: it did not open, or not told
+  int64_t skipped_updates = 0;               // in the window: gradient not finite
   Maybe<StepTime> step_time;
   Maybe<Latency> latency;
   Maybe<double> host_window_seconds;  // the window by the host's clock, a cross-check

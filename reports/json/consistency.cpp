@@ -47,6 +47,15 @@ void require(const std::string& place, std::initializer_list<Derived> figures,
   }
 }
 
+void require_within(const std::string& place, double value, const std::pair<double, double>& bounds,
+                    const char* names) {
+  const auto& [least, largest] = bounds;
+  const double most = may_differ_by * std::max(std::abs(least), std::abs(largest));
+  if (value >= least - most && value <= largest + most) return;
+  contradict(place, shortest(value, 6),
+             std::string(names) + " are " + shortest(least, 6) + " and " + shortest(largest, 6));
+}
+
 void require_index(const std::string& place, int64_t index, int64_t count, const char* noun) {
   if (index >= count) {
     contradict(place, std::to_string(index), "the report has " + counted(count, noun));
@@ -72,7 +81,7 @@ int64_t version_of(const Report& report, const Run& run) {
 // Ranks of a job that exchange gradients take their steps together; of others only the window of
 // the first is in the report.
 bool has_known_window(const Run& run, size_t rank) {
-  if (run.communication || run.pipeline) return true;
+  if (run.communication || run.pipeline || run.ranks[rank].window_first_step) return true;
   int64_t first = 0;
   for (const ConcurrentJob& job : run.jobs) {
     if (first >= static_cast<int64_t>(rank)) break;
@@ -99,6 +108,26 @@ void check_step_time(const StepTime& time, std::span<const double> steps, int64_
         rule, 0, 16},
        {"effective_steps", time.effective_steps, found.effective_steps, rule, 0, 16}},
       version);
+}
+
+void check_bins(const std::vector<Bin>& bins, const std::string& place) {
+  for (size_t i = 0; i < bins.size(); ++i) {
+    const auto count = static_cast<double>(bins[i].count);
+    require_within(place + "/" + std::to_string(i) + "/sum", bins[i].sum,
+                   {count * bins[i].least, count * bins[i].largest},
+                   "count x least and count x largest");
+  }
+}
+
+void check_binned_step_time(const StepTime& time, std::span<const Bin> bins,
+                            const std::string& place) {
+  const auto check = [&](const char* name, double value, double share) {
+    require_within(place + "/" + name, value, quantile_range(bins, share),
+                   "the least and the largest that step_seconds_bins allow");
+  };
+  check("median_seconds", time.median_seconds, 0.5);
+  check("p95_seconds", time.p95_seconds, 0.95);
+  check("p99_seconds", time.p99_seconds, 0.99);
 }
 
 // The parts need not be all.
@@ -146,12 +175,8 @@ void check_profile(const StepProfile& profile, const std::string& place) {
 }
 
 void check_series(const MonitoredSeries& series, const std::string& place) {
-  const double most = may_differ_by * std::max(std::abs(series.minimum), std::abs(series.maximum));
-  if (series.minimum - series.mean > most || series.mean - series.maximum > most) {
-    contradict(place + "/mean", shortest(series.mean, 6),
-               "minimum and maximum are " + shortest(series.minimum, 6) + " and " +
-                   shortest(series.maximum, 6));
-  }
+  require_within(place + "/mean", series.mean, {series.minimum, series.maximum},
+                 "minimum and maximum");
 }
 
 void check_rank(const Run& run, size_t index, int64_t version, const std::string& place) {
@@ -162,8 +187,12 @@ void check_rank(const Run& run, size_t index, int64_t version, const std::string
   }
   if (run.window && rank.step_time && has_known_window(run, index)) {
     const std::span<const double> steps = window_steps(run, index);
+    const std::span<const Bin> bins = window_bins(run, index);
     if (!steps.empty()) check_step_time(*rank.step_time, steps, version, place + "/step_time");
+    if (!bins.empty()) check_binned_step_time(*rank.step_time, bins, place + "/step_time");
   }
+  check_bins(rank.step_seconds_bins, place + "/step_seconds_bins");
+  check_bins(rank.loss_bins, place + "/loss_bins");
   if (rank.set_up) check_set_up(*rank.set_up, place + "/set_up");
   if (!rank.monitoring) return;
   for (size_t i = 0; i < rank.monitoring->series.size(); ++i) {
@@ -176,14 +205,16 @@ void check_window(const Run& run, const RunConfig& config, const std::string& pl
   const TimedWindow& window = *run.window;
   double longest = 0;
   for (size_t i = 0; i < run.ranks.size(); ++i) {
-    const auto steps = std::ssize(run.ranks[i].step_seconds);
+    const int64_t steps = steps_taken(run.ranks[i]);
     if (window.first_step > steps || window.steps > steps - window.first_step) {
       contradict(place + "/steps", std::to_string(window.steps),
                  "from first_step on rank " + std::to_string(i) + " has " +
                      std::to_string(std::max<int64_t>(0, steps - window.first_step)));
     }
     const std::span<const double> timed = window_steps(run, i);
-    longest = std::max(longest, std::accumulate(timed.begin(), timed.end(), 0.0));
+    double seconds = std::accumulate(timed.begin(), timed.end(), 0.0);
+    for (const Bin& bin : window_bins(run, i)) seconds += bin.sum;
+    longest = std::max(longest, seconds);
   }
   require(place, {{"seconds", window.seconds, longest,
                    "the window's step_seconds of the slowest rank add up to"}});
@@ -251,7 +282,7 @@ bool records_its_jobs(const Run& run, bool is_serial, int64_t version) {
   }
   return !run.jobs.empty() && ranks == std::ssize(run.ranks) &&
          std::ranges::all_of(run.ranks, [&](const Rank& rank) {
-           return rank.window_start_unix_seconds && std::ssize(rank.step_seconds) > longest_warm_up;
+           return rank.window_start_unix_seconds && steps_taken(rank) > longest_warm_up;
          });
 }
 
@@ -264,8 +295,13 @@ void check_jobs(const Run& run, const Arm& arm, const RunConfig& of_all, const s
   for (size_t i = 0; i < run.jobs.size(); ++i) {
     const ConcurrentJob& job = run.jobs[i];
     const RunConfig& config = arm.workloads.empty() ? of_all : arm.workloads.at(i);
-    if (!config.batch || !in_step(config, job.ranks)) continue;  // else ranks have own windows
-    const double samples = samples_within(config, ranks_of_job(run, i), *job.first_step, common);
+    const auto ranks = ranks_of_job(run, i);
+    const bool knows_windows =
+        in_step(config, job.ranks) || std::ranges::all_of(ranks, [](const Rank& rank) {
+          return rank.window_first_step.has_value();
+        });
+    if (!config.batch || !knows_windows) continue;
+    const double samples = samples_within(config, ranks, *job.first_step, common);
     require(
         place + "/jobs/" + std::to_string(i),
         {{words_of(job.sample).throughput_key, job.throughput,

@@ -6,6 +6,7 @@
 #include "base/errors.h"
 #include "base/sha256.h"
 #include "reports/document/settings.h"
+#include "reports/document/steps.h"
 #include "reports/json/consistency.h"
 #include "reports/json/form.h"
 #include "reports/json/json_reader.h"
@@ -131,7 +132,11 @@ std::string report_schema() {
   return json::schema_text(schema);
 }
 
-std::string to_json(const Report& report) { return json::lines_of(report); }
+std::string to_json(const Report& report) {
+  Report readable = report;
+  bin_long_lists(readable);
+  return json::lines_of(readable);
+}
 
 void change_free_texts(Report& report, const Change& change) {
   Json document = json::Writer::json_of(report);

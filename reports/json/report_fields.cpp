@@ -405,6 +405,29 @@ void fields(Archive& field, RunConfig& config) {
       config);
 }
 
+void fields(Archive& field, Neighbour& neighbour) {
+  field.type("neighbour",
+             "A process that trains nothing and was there to disturb: what it did while the jobs "
+             "were in their windows");
+  field("load", neighbour.load, "copy, compute or pcie");
+  field("runs_per_second", neighbour.runs_per_second, at_least(0));
+  field("bytes_per_second", neighbour.bytes_per_second, at_least(0),
+        "Read plus written, or over the link; 0: it moves none");
+  field("flops_per_second", neighbour.flops_per_second, at_least(0));
+}
+
+void fields(Archive& field, Tool& tool) {
+  field.type("tool", "A build of the program");
+  field("version", tool.version);
+  field("git_commit", tool.git_commit, commit);
+  field("dirty", tool.dirty, "Built from sources that differ from the commit");
+  field("build_type", tool.build_type);
+  field("compiler", tool.compiler);
+  field.added("build_id", tool.build_id, hash,
+              "Hash of the GNU build IDs of the executable and its modules; null: not known; since "
+              "1.8");
+}
+
 void fields(Archive& field, Finding& finding) {
   field.type("finding");
   field("severity", finding.severity);

@@ -17,5 +17,7 @@ void fields(Archive& field, Environment& environment);
 void fields(Archive& field, Gpu& gpu);
 void fields(Archive& field, RdmaDevice& device);
 void fields(Archive& field, Finding& finding);
+void fields(Archive& field, Tool& tool);
+void fields(Archive& field, Neighbour& neighbour);
 
 }  // namespace nearmetal::json

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "reports/document/warning_text.h"
+#include "reports/json/report_fields.h"
 
 namespace nearmetal::json {
 
@@ -279,29 +280,6 @@ void fields(Archive& field, ConcurrentJob& job) {
               "Trained values of its network; null: not reported");
 }
 
-void fields(Archive& field, Neighbour& neighbour) {
-  field.type("neighbour",
-             "A process that trains nothing and was there to disturb: what it did while the jobs "
-             "were in their windows");
-  field("load", neighbour.load, "copy, compute or pcie");
-  field("runs_per_second", neighbour.runs_per_second, at_least(0));
-  field("bytes_per_second", neighbour.bytes_per_second, at_least(0),
-        "Read plus written, or over the link; 0: it moves none");
-  field("flops_per_second", neighbour.flops_per_second, at_least(0));
-}
-
-void fields(Archive& field, Tool& tool) {
-  field.type("tool", "A build of the program");
-  field("version", tool.version);
-  field("git_commit", tool.git_commit, commit);
-  field("dirty", tool.dirty, "Built from sources that differ from the commit");
-  field("build_type", tool.build_type);
-  field("compiler", tool.compiler);
-  field.added("build_id", tool.build_id, hash,
-              "Hash of the GNU build IDs of the executable and its modules; null: not known; since "
-              "1.8");
-}
-
 void fields(Archive& field, Run& run) {
   field.type("run", "One launch of one job, or of several at once");
   field("started_at", run.started_at, time_stamp, "RFC 3339, UTC");
@@ -464,6 +442,14 @@ void fields(Archive& field, RankProbes& probes) {
   field("probes", probes.probes);
 }
 
+void fields(Archive& field, Bin& bin) {
+  field.type("bin", "Values of steps one after another");
+  field("count", bin.count, within(1, 1e9));
+  field("sum", bin.sum);
+  field("least", bin.least);
+  field("largest", bin.largest);
+}
+
 void fields(Archive& field, Rank& rank) {
   field.type("rank", "One process and its device");
   field("rank", rank.rank, at_least(0));
@@ -491,9 +477,16 @@ void fields(Archive& field, Rank& rank) {
               "there is nothing else to do");
   field.added("probes", rank.probes, "null: not asked for (--attribute)");
   field.added("stage", rank.stage, "null: there is no pipeline; since 1.11");
-  field("step_seconds", rank.step_seconds, above(0), "Every step, warm-up included");
+  field("step_seconds", rank.step_seconds, above(0),
+        "Every step, warm-up included; empty where step_seconds_bins are not");
   field("loss", rank.loss,
         "Mean over the batch, for each of the same steps; empty: inference has none");
+  field.added("window_first_step", rank.window_first_step, at_least(0),
+              "Among this rank's steps; null: the window did not open; since 1.16");
+  field.added("step_seconds_bins", rank.step_seconds_bins,
+              "All steps, in order, where a rank took more than 100,000 or all of the report more "
+              "than 5,000,000; no bin reaches into the window; since 1.16");
+  field.added("loss_bins", rank.loss_bins, "The loss of the same steps");
 }
 
 }  // namespace nearmetal::json

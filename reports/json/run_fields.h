@@ -7,9 +7,7 @@
 namespace nearmetal::json {
 
 void fields(Archive& field, Run& run);
-void fields(Archive& field, Tool& tool);
 void fields(Archive& field, Warning& warning);
 void fields(Archive& field, KernelChoice& choice);
-void fields(Archive& field, Neighbour& neighbour);
 
 }  // namespace nearmetal::json

@@ -40,6 +40,17 @@ TEST(Ranks, WhatOneWritesAllSee) {
   }
 }
 
+TEST(Ranks, TheFirstGathersTextsOfAnySizeInTheirOrder) {
+  const auto text_of = [](int rank) {  // rank 0's is empty, that of rank 1 has two pieces
+    return std::string(rank == 1 ? 20'000'000 : rank * 1000, static_cast<char>('0' + rank));
+  };
+  const std::vector<std::string> texts = world->gather(text_of(world->rank()));
+  ASSERT_EQ(texts.size(), world->rank() == 0 ? world->size() : 0);
+  for (size_t i = 0; i < texts.size(); ++i) {
+    EXPECT_TRUE(texts[i] == text_of(static_cast<int>(i))) << "of rank " << i;
+  }
+}
+
 TEST(Ranks, InStepAllGetEachAnswerAtTheSameStep) {
   const auto consensus = make_consensus(*world, true);
   const auto is_last = [](int step) { return step >= world->rank(); };

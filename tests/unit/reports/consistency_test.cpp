@@ -188,6 +188,29 @@ Report job_of(int64_t pipeline, double start_seconds) {
   return report;
 }
 
+TEST(Consistency, RanksWithUpdatesOfTheirOwnCountInTheirOwnWindows) {
+  std::vector<Report> jobs(2, job_of(1, 0));
+  for (Report& job : jobs) {
+    nearmetal::Run& run = job.arms[0].runs[0];
+    job.invocation.config.update = Update::independent;
+    job.invocation.config_sha256 = config_sha256(job.invocation.config);
+    run.communication.reset();
+    run.ranks[0].window_first_step = 0;
+    run.ranks[1].window_first_step = 40;  // it warmed up for longer, by faster steps
+    run.ranks[1].step_seconds.assign(60, 0.05);
+    for (Rank& rank : run.ranks) rank.step_time = Unknown{"not told"};
+  }
+  Report report = jobs[0];
+  report.arms[0].runs = {merge_jobs(jobs, false).first};
+  nearmetal::Run& run = report.arms[0].runs[0];
+  EXPECT_NEAR(run.window->seconds, 1, 1e-6);
+  EXPECT_NEAR(run.jobs[0].throughput, 10 * 10 + 20 * 10, 1e-3);
+  EXPECT_NO_THROW(require_consistent_runs(report));
+  run.jobs[1].throughput *= 2;
+  EXPECT_THAT([&] { require_consistent_runs(report); },
+              testing::ThrowsMessage<InvalidReport>(HasSubstr("/jobs/1/")));
+}
+
 TEST(Consistency, JobsAtOnceCountTheSamplesOfAReplicaOnce) {
   for (const int64_t pipeline : {1, 2}) {
     auto [run, environments] = merge_jobs({job_of(pipeline, 0), job_of(pipeline, 0.5)}, false);
