@@ -181,6 +181,7 @@ class Trainer {
   bool over_ = false;
 };
 
+constexpr double most_skipped = 0.1;    // of the window's updates: a step without one is shorter
 constexpr double vanished_below = 0.1;  // of the value at the window's start
 
 std::string skipped_text(int64_t skipped, int64_t steps) {
@@ -266,7 +267,7 @@ std::optional<std::string> failure_of(const TrainerResult& result) {
   }
   const auto window = steps_of_window(result);
   const int64_t skipped = skipped_updates(window);
-  if (2 * skipped > std::ssize(window)) {
+  if (static_cast<double>(skipped) > most_skipped * static_cast<double>(window.size())) {
     return "the network was not trained: " + skipped_text(skipped, std::ssize(window)) +
            ", as their gradients were not finite; a lower --learning-rate or --loss-scale may help";
   }
