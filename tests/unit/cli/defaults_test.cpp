@@ -72,6 +72,20 @@ TEST(FillDefaults, Cuda) {
   EXPECT_NO_THROW(check_settings({config}));
 }
 
+TEST(FillDefaults, GradientsOfBranchesThatBeginAtZeroAreScaledMore) {
+  const auto scale_of = [](int64_t batch) {
+    RunConfig config;
+    config.zero_init = true;
+    config.batch = batch;
+    fill_defaults(config, Device::cuda);
+    return config.loss_scale->initial;
+  };
+  EXPECT_EQ(scale_of(256), 1024);
+  EXPECT_EQ(scale_of(16), 1024);
+  EXPECT_EQ(scale_of(4), 512);
+  EXPECT_EQ(scale_of(65536), 2048) << "as without";
+}
+
 TEST(FillDefaults, Cpu) {
   RunConfig config;
   fill_defaults(config, Device::cpu);
