@@ -150,6 +150,15 @@ std::string joined(const std::vector<std::string>& words, const std::string& sep
   return text;
 }
 
+std::vector<std::string> split(const std::string& text, const std::string& separator) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0, end = 0; end != text.npos; begin = end + separator.size()) {
+    end = text.find(separator, begin);
+    parts.push_back(text.substr(begin, end - begin));
+  }
+  return parts;
+}
+
 std::string replaced(std::string text, const std::string& what, const std::string& with) {
   for (size_t at = text.find(what); at != text.npos; at = text.find(what, at + with.size())) {
     text.replace(at, what.size(), with);
@@ -163,16 +172,12 @@ std::string readable_fact(const std::string& name, const std::string& values) {
   const auto unit =
       std::ranges::find_if(units, [&](const auto& known) { return name.ends_with(known.first); });
   if (unit == units.end()) return values;
-  std::vector<std::string> texts;
-  for (size_t at = 0, end = 0; end != values.npos; at = end + 2) {
-    end = values.find(", ", at);
-    const std::string value = values.substr(at, end == values.npos ? end : end - at);
+  return joined(transformed(split(values, ", "), [&](const std::string& value) {
     char* end_of_number = nullptr;
     const double number = std::strtod(value.c_str(), &end_of_number);
     const bool is_number = !value.empty() && *end_of_number == 0;
-    texts.push_back(is_number ? scaled(number, unit->second) : value);
-  }
-  return joined(texts);
+    return is_number ? scaled(number, unit->second) : value;
+  }));
 }
 
 std::string shortened(const std::string& list) {

@@ -1,8 +1,10 @@
-// Numbers and words as tables show them.
+// Numbers and words as tables show them, and lists of words and others.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <iterator>
 #include <sstream>
 #include <string>
 #include <type_traits>
@@ -62,6 +64,18 @@ std::string counted(int64_t count, const std::string& noun);
 std::string lower_case(std::string text);  // of ASCII
 
 std::string joined(const std::vector<std::string>& words, const std::string& separator = ", ");
+
+/// What is between the separators: one part more than there are of these, even of an empty text.
+std::vector<std::string> split(const std::string& text, const std::string& separator);
+
+/// What a function, or a pointer to a member, makes of each value.
+template <class Values, class Function>
+auto transformed(const Values& values, const Function& function) {
+  using Result = std::invoke_result_t<const Function&, decltype(*std::begin(values))>;
+  std::vector<std::decay_t<Result>> results;
+  for (const auto& value : values) results.push_back(std::invoke(function, value));
+  return results;
+}
 
 /// Adds a value that is not among them.
 template <class T>

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/text.h"
+
 namespace nearmetal {
 namespace {
 
@@ -231,10 +233,8 @@ TableFit fit(const TextTable& table, size_t columns) {
   }
   if (columns == 0) return fit;
   leave_out_dispensable(table, columns, fit);
-  std::vector<size_t> least;
-  for (const size_t column : fit.columns) {
-    least.push_back(largest_of_column(table, column, longest_word));
-  }
+  std::vector<size_t> least = transformed(
+      fit.columns, [&](size_t column) { return largest_of_column(table, column, longest_word); });
   narrow(least, columns, fit.widths);
   for (size_t& width : least) width = std::min(width, shortest_part);
   narrow(least, columns, fit.widths);
@@ -265,9 +265,7 @@ TableRows::TableRows(std::ostream& out, const TextTable& table)
 
 void TableRows::print_titles() const {
   if (fit_.too_wide) return;
-  std::vector<std::string> titles;
-  for (const TextTable::Column& column : columns_) titles.push_back(column.title);
-  print_row(titles, nullptr);
+  print_row(transformed(columns_, &TextTable::Column::title), nullptr);
 }
 
 void TableRows::print(const std::vector<std::string>& cells, const char* last_style) const {

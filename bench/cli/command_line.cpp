@@ -20,17 +20,15 @@ std::string value_in_help(const OptionSpec& spec) {
   const size_t indent = 2 + spec.name.size() + 1;
   std::string text;
   size_t columns = indent;
-  for (size_t start = 0; start < spec.value.size();) {
-    const size_t bar = spec.value.find('|', start);
-    const std::string choice =
-        spec.value.substr(start, bar - start) + (bar == spec.value.npos ? "" : "|");
+  std::vector<std::string> choices = split(spec.value, "|");
+  for (size_t i = 0; i + 1 < choices.size(); ++i) choices[i] += '|';
+  for (const std::string& choice : choices) {
     if (columns + choice.size() > most_columns && columns > indent) {
       text += "\n" + std::string(indent, ' ');
       columns = indent;
     }
     text += choice;
     columns += choice.size();
-    start += choice.size();
   }
   return text;
 }
@@ -120,12 +118,10 @@ void refuse_extras(const CLI::App& app, const CLI::App& asked,
   const std::string word = extras.front().substr(0, extras.front().find('='));
   const bool is_option = may_be_option && word.starts_with("-");
   const auto commands = asked.get_subcommands({});
-  std::vector<std::string> known;
-  if (is_option) {
-    for (const CLI::Option* option : asked.get_options()) known.push_back(option->get_name());
-  } else {
-    for (const CLI::App* command : commands) known.push_back(command->get_name());
-  }
+  const std::vector<std::string> known =
+      is_option
+          ? transformed(asked.get_options(), [](const auto* option) { return option->get_name(); })
+          : transformed(commands, &CLI::App::get_name);
   const std::string name = full_name(asked);
   // Known, and yet left over: it stands before the command.
   if (std::ranges::find(known, word) != known.end()) {
@@ -155,7 +151,7 @@ std::vector<std::string> as_parsed(const Command& program,
 bool is_argument(const OptionSpec& option) { return !option.name.starts_with("-"); }
 
 std::vector<std::string> flags_of(const OptionSpec& option) {
-  return is_argument(option) ? std::vector<std::string>{} : comma_separated(option.name);
+  return is_argument(option) ? std::vector<std::string>{} : split(option.name, ",");
 }
 
 std::string value_of(const OptionSpec& option) {
@@ -227,12 +223,6 @@ Action parse_command_line(const Command& program, const std::vector<std::string>
   const CLI::App& asked = asked_for(app);
   refuse_extras(app, asked, arguments);
   return actions.at(&asked);
-}
-
-std::vector<std::string> names_of(const std::vector<Command>& commands) {
-  std::vector<std::string> names;
-  for (const Command& command : commands) names.push_back(command.name);
-  return names;
 }
 
 std::vector<OptionSpec> options_of(const Command& command) {

@@ -72,9 +72,7 @@ std::string with_default(const std::string& help, const std::optional<T>& value)
 /// The names of a table, each of whose rows has a `name`.
 template <class Row, size_t n>
 std::vector<std::string> row_names(const Row (&rows)[n]) {
-  std::vector<std::string> names;
-  for (const Row& row : rows) names.emplace_back(row.name);
-  return names;
+  return transformed(rows, [](const Row& row) { return std::string(row.name); });
 }
 
 /// The row of that name. Throws std::invalid_argument, naming `flag`, where there is none.
@@ -232,8 +230,6 @@ Command make_group(const std::string& name, const std::string& help, const std::
 /// name of the program. Throws std::invalid_argument with one line that says what was wrong and
 /// what would be right.
 Action parse_command_line(const Command& program, const std::vector<std::string>& arguments);
-
-std::vector<std::string> names_of(const std::vector<Command>& commands);
 
 /// The options of a command that are shown, for completion and the manual; not to be set.
 std::vector<OptionSpec> options_of(const Command& command);

@@ -90,18 +90,6 @@ void require_choice(const std::string& flag, const std::string& text,
                               " (" + joined(choices) + ")");
 }
 
-std::vector<std::string> comma_separated(const std::string& text) {
-  std::vector<std::string> parts = {""};
-  for (const char c : text) {
-    if (c == ',') {
-      parts.emplace_back();
-    } else {
-      parts.back() += c;
-    }
-  }
-  return parts;
-}
-
 std::string checked_path(const std::string& flag, const std::string& text) {
   // A text with a leading dash is an argument only behind --.
   const bool is_argument = !flag.starts_with("-");

@@ -48,9 +48,6 @@ E parse_choice(const std::string& flag, const std::string& text) {
   return *from_name<E>(text);
 }
 
-/// The parts between commas. One that is empty stays, for whoever takes it to refuse.
-std::vector<std::string> comma_separated(const std::string& text);
-
 /// Refuses what looks like the option behind `flag`, and not like its value; "-" stands for a
 /// standard stream.
 std::string checked_path(const std::string& flag, const std::string& text);

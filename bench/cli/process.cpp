@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "base/sha256.h"
+#include "base/text.h"
 #include "base/text_table.h"
 #include "models/load_module.h"
 
@@ -70,9 +71,8 @@ void occupy_standard_descriptors() {
 void shorten_path() {
   const char* path = std::getenv("PATH");
   if (path == nullptr) return;
-  std::istringstream folders(path);
   std::string kept;
-  for (std::string folder; std::getline(folders, folder, ':');) {
+  for (const std::string& folder : split(path, ":")) {
     if (folder.starts_with('/')) kept += (kept.empty() ? "" : ":") + folder;
   }
   // An empty one would be the current folder, too.

@@ -23,7 +23,7 @@ GpuShare gpu_part_of(const std::string& flag, const std::string& text) {
     throw std::invalid_argument(flag + ": '" + text + "' is no INDEX:PERCENT,PERCENT,...");
   }
   GpuShare part;
-  for (const std::string& percent : comma_separated(text.substr(colon + 1))) {
+  for (const std::string& percent : split(text.substr(colon + 1), ",")) {
     part.percents.push_back(parse_number<int64_t>(flag, percent, {1, 100}));
   }
   const double last = static_cast<double>(part.percents.size()) - 1;

@@ -38,21 +38,20 @@ struct BaselineForm {
   CompareOptions options;
 };
 
-void add_name(Options& options, const char* help, BaselineForm& form) {
+void add_baseline(Options& options, const char* help, BaselineForm& form) {
+  add_baselines_option(options, form.folder);
   OptionSpec& name = options.text("NAME", "", form.name, help);
   name.required = name.baselines = true;
 }
 
 void add_options_of_add(Options& options, BaselineForm& form) {
-  add_baselines_option(options, form.folder);
-  add_name(options, "name of the baseline", form);
+  add_baseline(options, "name of the baseline", form);
   options.paths("FILE", "FILE...", form.files, "Reports").required = true;
   options.toggle("--skip-existing", form.skip_existing, "leave out reports that it has already");
 }
 
 void add_options_of_remove(Options& options, BaselineForm& form) {
-  add_baselines_option(options, form.folder);
-  add_name(options, "name of the baseline", form);
+  add_baseline(options, "name of the baseline", form);
   options.paths("FILE", "FILE...", form.files, "Reports whose copies to remove");
   options.toggle("--all", form.all, "remove the whole baseline");
 }
@@ -65,8 +64,7 @@ void add_options_of_list(Options& options, BaselineForm& form) {
 }
 
 void add_options_of_show(Options& options, BaselineForm& form) {
-  add_baselines_option(options, form.folder);
-  add_name(options, "name of the baseline, or a report or folder", form);
+  add_baseline(options, "name of the baseline, or a report or folder", form);
   add_rule_options(options, form.options);
   options.toggle("--self-test", form.self_test,
                  "compare parts of it with the rest: how many false alarms, which drop is found");
@@ -116,21 +114,20 @@ std::vector<BaselineSeries> read_series(const std::string& place, const std::str
 }
 
 void print_list(std::ostream& out, const std::vector<BaselineSeries>& all) {
+  const char* rate = words_of(transformed(all, &BaselineSeries::sample)).rate;
   TextTable table;
-  std::vector<SampleUnit> units;
-  for (const BaselineSeries& series : all) {
-    units.push_back(series.sample);
-    table.rows.push_back({series.baseline, series.fingerprint, series.arm,
-                          std::to_string(series.runs), series.first, series.last,
-                          mean_text(series)});
-  }
   table.columns = {{"name"},
                    {"fingerprint"},
                    {"arm"},
                    {"runs", true},
                    {"first", false, true},
                    {"last"},
-                   {std::string(words_of(units).rate) + " [95 %]", true}};
+                   {std::string(rate) + " [95 %]", true}};
+  for (const BaselineSeries& series : all) {
+    table.rows.push_back({series.baseline, series.fingerprint, series.arm,
+                          std::to_string(series.runs), series.first, series.last,
+                          mean_text(series)});
+  }
   print_aligned(out, table);
 }
 

@@ -45,11 +45,8 @@ void add_names(Options& options, const std::string& flag, const char* value, con
 }
 
 Texts metric_names() {
-  Texts names;
-  std::vector<SampleUnit> units;
-  for (const Network& network : networks()) units.push_back(network.sample);
-  for (const Metric* metric : all_metrics_of(units)) names.emplace_back(metric->name);
-  return names;
+  return transformed(all_metrics_of(transformed(networks(), &Network::sample)),
+                     [](const Metric* metric) { return std::string(metric->name); });
 }
 
 Texts metrics_to_choose_from() {

@@ -1,6 +1,6 @@
 #include <algorithm>
+#include <array>
 #include <iterator>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,20 +17,18 @@ namespace {
 std::vector<std::string> choices(const OptionSpec& option) {
   std::vector<std::string> words;
   if (option.words != nullptr) words = option.words();
-  std::istringstream text(value_of(option));
-  for (std::string word; std::getline(text, word, '|');) {
-    if (word.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos) {
-      words.push_back(word);
-    }
+  for (const std::string& word : split(value_of(option), "|")) {
+    const bool stands_for_others =
+        word.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") != word.npos;
+    if (!word.empty() && !stands_for_others) words.push_back(word);
   }
   return words;
 }
 
 bool is_path(const OptionSpec& option) {
-  for (const char* name : {"FILE", "FOLDER", "LAYOUT", "REPORT"}) {
-    if (value_of(option).find(name) != std::string::npos) return true;
-  }
-  return false;
+  return std::ranges::any_of(
+      std::array{"FILE", "FOLDER", "LAYOUT", "REPORT"},
+      [&](const char* name) { return value_of(option).find(name) != std::string::npos; });
 }
 
 std::string spaced_choices(const OptionSpec& option) { return joined(choices(option), " "); }
@@ -51,7 +49,7 @@ std::string single_quoted(const std::string& text) {
 }
 
 std::vector<std::string> words_of(const Command& command, const std::vector<OptionSpec>& options) {
-  std::vector<std::string> words = names_of(command.commands);
+  std::vector<std::string> words = transformed(command.commands, &Command::name);
   for (const OptionSpec& option : options) {
     std::ranges::copy(is_argument(option) ? choices(option) : flags_of(option),
                       std::back_inserter(words));
@@ -75,8 +73,8 @@ std::vector<OptionSpec> all_options(const Command& command) {
 void print_bash_values(std::ostream& out, const Command& command) {
   for (const OptionSpec& option : all_options(command)) {
     if (is_argument(option) || value_of(option).empty()) continue;
-    std::vector<std::string> places;
-    for (const std::string& name : flags_of(option)) places.push_back(command.name + "/" + name);
+    const std::vector<std::string> places =
+        transformed(flags_of(option), [&](const auto& flag) { return command.name + "/" + flag; });
     out << "    " << joined(places, " | ") << ") words=" << single_quoted(spaced_choices(option));
     if (is_path(option)) out << " files=1";
     out << " ;;\n";
@@ -208,7 +206,8 @@ void print_zsh_completion(std::ostream& out, const Command& program) {
   for (const Command& command : program.commands) {
     out << "    " << command.name << ")\n      _arguments";
     if (!command.commands.empty()) {
-      out << " \\\n        '1:command:(" << joined(names_of(command.commands), " ") << ")'";
+      out << " \\\n        '1:command:("
+          << joined(transformed(command.commands, &Command::name), " ") << ")'";
     }
     for (const OptionSpec& option : all_options(command)) {
       out << " \\\n        " << zsh_option(option);
@@ -265,8 +264,8 @@ std::string roff(const std::string& text) {
 void print_options(std::ostream& out, const Command& command) {
   for (const OptionSpec& option : options_of(command)) {
     out << ".TP\n";
-    std::vector<std::string> flags;
-    for (const std::string& flag : flags_of(option)) flags.push_back("\\fB" + roff(flag) + "\\fR");
+    const std::vector<std::string> flags = transformed(
+        flags_of(option), [](const auto& flag) { return "\\fB" + roff(flag) + "\\fR"; });
     out << joined(flags);
     if (!value_of(option).empty()) {
       out << (flags.empty() ? "" : " ") << "\\fI" << replaced(roff(value_of(option)), "|", "|\\:")

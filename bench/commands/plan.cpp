@@ -32,7 +32,7 @@ time. Hosts need the program under one path, Open MPI 4.1 or 5, and ssh between 
 
 std::vector<NeighbourLoad> distinct_loads(const std::string& flag, const std::string& text) {
   std::vector<NeighbourLoad> loads;
-  for (const std::string& load : comma_separated(text)) {
+  for (const std::string& load : split(text, ",")) {
     loads.push_back(parse_choice<NeighbourLoad>(flag, load));
     if (std::ranges::count(loads, loads.back()) > 1) {
       throw std::invalid_argument(flag + " " + text + " names one twice");
@@ -197,7 +197,7 @@ void add_layout_options(Options& options, PlanRequest& request) {
       .takes = OptionSpec::Takes::each;
   options.value("--batches", "N,N,...", "the same as --grid batch=N,N,...",
                 [&](const std::string& text) {
-                  request.grid.push_back({"batch", comma_separated(text), "--batches"});
+                  request.grid.push_back({"batch", split(text, ","), "--batches"});
                 });
   options.value("--neighbours", "LOAD,LOAD,...",
                 "train in one job only; the others copy, compute or use pcie", request.neighbours,

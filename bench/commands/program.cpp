@@ -61,7 +61,7 @@ std::string vm_steps_here() {
 void add_help_options(Options& options, std::vector<std::string>& command) {
   options.values("COMMAND", " ", "command, such as run or baseline add; or the topic vm", command)
       .words = [] {
-    std::vector<std::string> names = names_of(program().commands);
+    std::vector<std::string> names = transformed(program().commands, &Command::name);
     names.emplace_back(vm_topic);
     return names;
   };
@@ -71,7 +71,7 @@ void add_help_options(Options& options, std::vector<std::string>& command) {
 void require_command(const std::vector<std::string>& words) {
   std::vector<Command> commands = program().commands;
   for (const std::string& word : words) {
-    const std::vector<std::string> names = names_of(commands);
+    const std::vector<std::string> names = transformed(commands, &Command::name);
     const auto found = std::ranges::find(names, word);
     if (found == names.end()) {
       throw std::invalid_argument("unknown command '" + word + "'" + did_you_mean(word, names) +

@@ -50,18 +50,12 @@ void require_file(const std::string& place, const std::string& file) {
                               " cannot be repeated: a report to be repeated must be a file");
 }
 
-std::string names_of(const std::vector<Arm>& arms) {
-  std::vector<std::string> names;
-  for (const Arm& arm : arms) names.push_back(arm.name);
-  return joined(names);
-}
-
 void require_repeatable(const Report& report, const std::string& source) {
   const std::string beginning = source + " cannot be repeated: ";
   if (report.arms.size() != 1) {
-    throw std::invalid_argument(
-        beginning + "it holds " + counted(std::ssize(report.arms), "arm") +
-        ", and one is repeated at a time; name it as FILE#ARM: " + names_of(report.arms));
+    throw std::invalid_argument(beginning + "it holds " + counted(std::ssize(report.arms), "arm") +
+                                ", and one is repeated at a time; name it as FILE#ARM: " +
+                                joined(transformed(report.arms, &Arm::name)));
   }
   if (report.kind == Kind::imported) {
     throw NotComparable(beginning + "it holds imported results, which others published");

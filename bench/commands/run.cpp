@@ -184,10 +184,8 @@ class RankJob {
     Report mine = make_rank_report(request_, device, start, {});
     std::optional<std::string>& build = mine.tool.build_id;
     if (!build) build = sha256(file_text("/proc/self/exe"));  // the linker gave it none
-    std::vector<Report> ranks;
-    for (const std::string& text : world_.all_gather(to_json(mine))) {
-      ranks.push_back(report_from_json(text));
-    }
+    const std::vector<Report> ranks =
+        transformed(world_.all_gather(to_json(mine)), report_from_json);
     const auto reason = disagreement(ranks);
     if (reason) throw JobFailure(*reason, ExitCode::usage, world_.rank() > 0);
     share_cpus(device.config, start.environment, ranks_on_same_cpus(ranks, world_.rank()));

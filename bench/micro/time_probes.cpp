@@ -148,13 +148,9 @@ class TableReporter : public gb::BenchmarkReporter {
       rows_.print({first.run_name.function_name, "failed", "", "", "", "", "", *failure});
       return;
     }
-    const auto middle = [&](const auto& value) {
-      std::vector<double> values;
-      for (const Run& run : runs) values.push_back(value(run));
-      return median(values);
-    };
     const auto shown = [&](const char* name, double scale, const char* unit = "") {
-      const double value = middle([&](const Run& run) { return counter(run, name); });
+      const double value =
+          median(transformed(runs, [&](const Run& run) { return counter(run, name); }));
       return value > 0 ? significant(scale * value) + unit : std::string("-");
     };
     rows_.print({first.run_name.function_name, shown(median_microseconds, 1),

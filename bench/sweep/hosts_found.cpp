@@ -101,7 +101,7 @@ std::optional<std::vector<int64_t>> visible_gpus(const char* list,
   const std::string given = "CUDA_VISIBLE_DEVICES is '" + std::string(list) + "', and ";
   std::set<int64_t> visible;
   bool by_index = false;
-  for (const std::string& entry : comma_separated(list)) {
+  for (const std::string& entry : split(list, ",")) {
     if (entry.empty() || entry == "-1") break;
     const double last = static_cast<double>(gpus.size()) - 1;
     try {
@@ -257,9 +257,7 @@ Host this_machine_for(const std::vector<Layout>& layouts, const fs::path& root,
 }
 
 std::vector<std::string> gpu_models(const fs::path& root) {
-  std::vector<std::string> models;
-  for (const ListedGpu& gpu : listed_gpus(root)) models.push_back(gpu.model);
-  return models;
+  return transformed(listed_gpus(root), &ListedGpu::model);
 }
 
 bool is_this_machine(const std::string& address) {

@@ -375,7 +375,7 @@ GridAxis grid_axis_from(const std::string& text) {
     throw std::invalid_argument("--grid takes a setting and its values, such as batch=32,64; '" +
                                 text + "' is none");
   }
-  GridAxis axis{text.substr(0, sign), comma_separated(text.substr(sign + 1)), ""};
+  GridAxis axis{text.substr(0, sign), split(text.substr(sign + 1), ","), ""};
   std::ranges::replace(axis.setting, '-', '_');
   axis.source = "--grid " + axis.setting;
   return axis;

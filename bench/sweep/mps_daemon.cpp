@@ -55,9 +55,7 @@ fs::path private_folder() {
 }
 
 std::string list_of(const std::set<int64_t>& gpus) {
-  std::vector<std::string> words;
-  for (const int64_t gpu : gpus) words.push_back(std::to_string(gpu));
-  return joined(words, ",");
+  return joined(transformed(gpus, [](int64_t gpu) { return std::to_string(gpu); }), ",");
 }
 
 // The last line of a file.

@@ -36,19 +36,13 @@ Host without_gpus(Host host) {
 }
 
 std::vector<int64_t> ranks_of_jobs(const Run& run) {
-  std::vector<int64_t> ranks;
-  for (const ConcurrentJob& job : run.jobs) ranks.push_back(job.ranks);
-  if (ranks.empty()) ranks.push_back(std::ssize(run.ranks));
-  return ranks;
+  if (run.jobs.empty()) return {std::ssize(run.ranks)};
+  return transformed(run.jobs, &ConcurrentJob::ranks);
 }
 
 std::vector<int64_t> environments_of(const Run& run) {
   std::vector<int64_t> environments;
-  for (const Rank& rank : run.ranks) {
-    if (std::ranges::find(environments, rank.environment) == environments.end()) {
-      environments.push_back(rank.environment);
-    }
-  }
+  for (const Rank& rank : run.ranks) add_new(environments, rank.environment);
   return environments;
 }
 
@@ -99,10 +93,8 @@ class RepeatedLayout {
     const std::vector<int64_t> environments = environments_of(run_);
     hosts_ = named ? hosts_from(*named) : std::vector{this_machine()};
     if (hosts_.size() != environments.size()) {
-      std::vector<std::string> names;
-      for (const int64_t index : environments) {
-        names.push_back(report_.environments.at(index).host_name);
-      }
+      const std::vector<std::string> names = transformed(
+          environments, [&](int64_t index) { return report_.environments.at(index).host_name; });
       refuse("it ran on " + counted(std::ssize(names), "host") + " (" + joined(names) +
              "): name as many, with the GPUs of each: --hosts vm0:2,vm1:2");
     }

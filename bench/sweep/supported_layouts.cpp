@@ -62,10 +62,10 @@ std::optional<std::string> why_unlike(const Layout& layout, const std::vector<Ho
       const std::string& model = host.models[*rank.gpu];
       if (!model.empty()) gpus.try_emplace(model, "GPU " + std::to_string(*rank.gpu));
     }
-    std::vector<std::string> each;
-    for (const auto& [model, gpu] : gpus) each.push_back(gpu + " is " + model);
-    if (each.size() > 1)
-      return "its GPUs differ, and a job takes those of one model: " + joined(each);
+    if (gpus.size() <= 1) continue;
+    return "its GPUs differ, and a job takes those of one model: " +
+           joined(
+               transformed(gpus, [](const auto& one) { return one.second + " is " + one.first; }));
   }
   return std::nullopt;
 } catch (const std::invalid_argument&) {

@@ -39,11 +39,12 @@ std::optional<ArmShare> share_of(const Placement& placement) {
     }
   }
   const auto limits = [&](std::optional<int64_t> Share::*limit, int64_t none) {
-    std::vector<int64_t> values;
-    for (const PlacedJob* job : jobs) values.push_back(((*job->share).*limit).value_or(none));
-    const bool any = std::ranges::any_of(
-        jobs, [&](const PlacedJob* job) { return ((*job->share).*limit).has_value(); });
-    return any ? values : std::vector<int64_t>{};
+    const auto of_jobs =
+        transformed(jobs, [&](const PlacedJob* job) { return (*job->share).*limit; });
+    const bool any =
+        std::ranges::any_of(of_jobs, [](const auto& value) { return value.has_value(); });
+    if (!any) return std::vector<int64_t>{};
+    return transformed(of_jobs, [&](const auto& value) { return value.value_or(none); });
   };
   ArmShare share{.mode = placement.share()->mode,
                  .jobs = std::ssize(placement.training_jobs()),
@@ -162,11 +163,9 @@ void label_scaling(Report& report) {
 
 std::string result_text(const Run& run) {
   if (run.status == Status::complete && !run.throughput && !run.jobs.empty()) {
-    std::vector<std::string> speeds;
-    for (const ConcurrentJob& job : run.jobs) {
-      speeds.push_back(significant(job.throughput) + " " + words_of(job.sample).rate);
-    }
-    return "throughput of each job " + joined(speeds);
+    return "throughput of each job " + joined(transformed(run.jobs, [](const ConcurrentJob& job) {
+             return significant(job.throughput) + " " + words_of(job.sample).rate;
+           }));
   }
   if (!run.throughput) return "no throughput: " + run.throughput.reason;
   const std::string choice =

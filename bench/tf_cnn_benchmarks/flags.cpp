@@ -259,7 +259,7 @@ void check_tf_value(const TfFlag& flag, const std::string& value) {
   if (flag.kind == number) parse_number<double>(name, value, any_number);
   if (*flag.choices == '\0') return;
   if (value.empty() && *flag.standard == '\0') return;
-  require_choice(name, value, comma_separated(replaced(flag.choices, "|", ",")));
+  require_choice(name, value, split(flag.choices, "|"));
 }
 
 std::string TfFlagValues::text(const std::string& name) const {

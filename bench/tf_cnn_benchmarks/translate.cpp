@@ -9,6 +9,7 @@
 #include "base/errors.h"
 #include "base/text.h"
 #include "base/text_table.h"
+#include "bench/cli/command_line.h"
 #include "models/networks/registry.h"
 #include "reports/compare/work_text.h"
 #include "reports/statistics/statistics.h"
@@ -38,11 +39,8 @@ constexpr TfModel tf_models[] = {
 };
 
 const TfModel& find_tf_model(const std::string& name) {
-  std::vector<std::string> here;
-  for (const TfModel& model : tf_models) {
-    if (model.name == name) return model;
-    here.emplace_back(model.name);
-  }
+  const auto found = std::ranges::find(tf_models, name, &TfModel::name);
+  if (found != std::end(tf_models)) return *found;
   const std::vector<std::string> ours = network_names();
   const bool known = std::ranges::find(ours, name) != ours.end();
   throw std::invalid_argument(
@@ -50,7 +48,7 @@ const TfModel& find_tf_model(const std::string& name) {
       (known
            ? ": tf_cnn_benchmarks does not have this network; train it by nearmetal run --model " +
                  name
-           : ": nearmetal does not have this network; it has " + joined(here)));
+           : ": nearmetal does not have this network; it has " + joined(row_names(tf_models))));
 }
 
 [[noreturn]] void refuse_flag(const TfFlagValues& flags, const std::string& name,

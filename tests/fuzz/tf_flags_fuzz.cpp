@@ -44,8 +44,7 @@ std::string value_for(Choices& choices, const TfFlag& flag) {
   if (choices.mistake()) return choices.text();
   if (flag.becomes == TfFlagClass::refused && !choices.mistake()) return flag.standard;
   if (flag.name == std::string_view("model")) return mostly_right(choices, models, 5);
-  if (*flag.choices != '\0')
-    return choices.one_of(comma_separated(replaced(flag.choices, "|", ",")));
+  if (*flag.choices != '\0') return choices.one_of(split(flag.choices, "|"));
   if (flag.kind == TfFlagKind::integer) return mostly_right(choices, integers, 6);
   if (flag.kind == TfFlagKind::number) return mostly_right(choices, numbers, 5);
   return choices.one_of(texts);
