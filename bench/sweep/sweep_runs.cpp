@@ -26,15 +26,6 @@ std::string differences(const RunConfig& before, const RunConfig& now,
   return joined(found);
 }
 
-template <class T>
-bool is_known(const T&) {
-  return true;
-}
-template <class T>
-bool is_known(const std::optional<T>& value) {
-  return value.has_value();
-}
-
 // Whether the value that is asked for says what a job must have done.
 bool is_resolved(const RunConfig& asked, const Setting& setting) {
   const auto is = [&](SettingMember member) { return setting.member == member; };
@@ -42,7 +33,8 @@ bool is_resolved(const RunConfig& asked, const Setting& setting) {
   if (is(&RunConfig::batch) && asked.batch == largest_that_fits) return false;
   if (is(&RunConfig::all_reduce) && asked.all_reduce == AllReduceKind::automatic) return false;
   if (is(&RunConfig::threads) && asked.threads == 0) return false;
-  return std::visit([&](auto member) { return is_known(asked.*member); }, setting.member);
+  return std::visit([&](auto member) { return std::optional(asked.*member).has_value(); },
+                    setting.member);
 }
 
 std::string journal_name(const fs::path& report) { return report.string() + "l"; }
