@@ -43,7 +43,7 @@ FENCES = [
     ("regex", ["base/pattern.cpp"], None),
     ("CLI/**", ["bench/cli/command_line.cpp"], None),
     ("nlohmann/**", ["reports/**json*", "base/safetensors.cpp", "comm/**json*"], None),
-    ("yaml-cpp/**", ["comm/launch/mpi_job_yaml.cpp", "comm/layout/mig_config.cpp"], None),
+    ("yaml-cpp/**", ["comm/launch/launch_script.cpp", "comm/layout/mig_config.cpp"], None),
     ("mpi.h", ["comm/mpi/*"], 3),
     ("nccl*", ["comm/gpu/*"], None),
     ("hwloc.h", ["bench/environment/*"], None),

@@ -10,7 +10,6 @@
 #include "bench/sweep/make_launch_plan.h"
 #include "comm/launch/launch_plan_text.h"
 #include "comm/launch/launch_script.h"
-#include "comm/launch/mpi_job_yaml.h"
 #include "comm/layout/layout.h"
 #include "comm/layout/peer_rules.h"
 

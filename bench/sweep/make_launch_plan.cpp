@@ -19,7 +19,7 @@
 #include "bench/sweep/layout_workload.h"
 #include "bench/sweep/supported_layouts.h"
 #include "comm/launch/launch_plan_text.h"
-#include "comm/launch/mpi_job_yaml.h"
+#include "comm/launch/launch_script.h"
 #include "comm/layout/gpu_shares.h"
 #include "comm/layout/layout_json.h"
 #include "comm/layout/short_form.h"
