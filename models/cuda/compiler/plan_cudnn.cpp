@@ -23,7 +23,7 @@ int64_t norm_reserve_bytes(const Planner& p, const NormPattern& norm) {
   const LayerShape shape = p.shapes.layer(norm.output);
   if (p.device.cudnn == nullptr) return shape.elements() / 8;
   return NormLayer(p.device.cudnn, p.options.precision, shape, fusion_of(norm), product_workspace)
-      .reserve_bytes();
+      .reserve_bytes;
 }
 
 void forward_norm_layer(Planner& p, int output) {
