@@ -23,7 +23,7 @@ void Patterns::see(int node) {
       // Our batch norms take the bias before them into account; cuDNN's do not.
       const bool taken = ours_ && graph_.norm_behind(node) >= 0;
       if (graph_.node(node).has_bias() && !taken && !graph_.are_logits(node)) {
-        activations_[node] = {.input = node, .bias = true};
+        activations_[node] = {.input = node, .bias = graph_.node(node).parameters[1]};
       }
       return;
     }
@@ -157,7 +157,7 @@ std::string name_of(const Graph& graph, const NormPattern& pattern) {
 std::string name_of(const Graph& graph, const ActivationPattern& pattern) {
   std::string name;
   const auto append = [&](const std::string& part) { name += (name.empty() ? "" : " + ") + part; };
-  if (pattern.bias) append(graph.parameters()[graph.node(pattern.input).parameters[1]].name);
+  if (pattern.bias >= 0) append(graph.parameters()[pattern.bias].name);
   if (pattern.residual >= 0) append(graph.node(graph.sole_consumer(pattern.input)).name);
   if (pattern.relu >= 0) append(graph.node(pattern.relu).name);
   if (pattern.gelu >= 0) append(graph.node(pattern.gelu).name);

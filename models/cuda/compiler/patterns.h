@@ -32,8 +32,8 @@ struct NormPattern {
 /// A bias, a residual, a ReLU, max pooling, or some of them in this order. A residual only in a
 /// graph without a loss, and with the bias of a convolution. Or GELU, alone or behind a bias.
 struct ActivationPattern {
-  int input = -1;     // the node before, or the convolution or linear layer whose bias is added
-  bool bias = false;  // that of `input`
+  int input = -1;  // the node before, or the convolution or linear layer whose bias is added
+  int bias = -1;   // that parameter
   int residual = -1;
   int relu = -1;
   int gelu = -1;

@@ -87,11 +87,10 @@ bool backward_by_cudnn(Planner& p, int node) {
 void forward_cudnn_activation(Planner& p, const ActivationPattern& pattern) {
   if (pattern.pool >= 0) return void(p.add_forward(FusedKind::cudnn_pool, pattern.pool));
   ValueId x = p.value(pattern.input);
-  if (pattern.bias) {
-    const int bias = p.node(pattern.input).parameters[1];
-    p.add(FusedKind::cudnn_bias, Phase::forward, p.graph.parameters()[bias].name, pattern.input,
-          {updates(Role::x, x)})
-        .bias = bias;
+  if (pattern.bias >= 0) {
+    p.add(FusedKind::cudnn_bias, Phase::forward, p.graph.parameters()[pattern.bias].name,
+          pattern.input, {updates(Role::x, x)})
+        .bias = pattern.bias;
   }
   const int output = pattern.output();
   const std::string& name = p.node(output).name;
@@ -125,12 +124,12 @@ void backward_cudnn_activation(Planner& p, const ActivationPattern& pattern) {
     dy = dx;
   }
   // A batch norm takes the bias before it away, and with it the gradient.
-  if (!pattern.bias || p.graph.norm_behind(pattern.input) >= 0) return;
-  const int bias = p.node(pattern.input).parameters[1];
-  FusedOp& op = p.add(FusedKind::activation_gradient, Phase::backward,
-                      p.graph.parameters()[bias].name, pattern.input, {reads(Role::dy, dy)});
-  op.bias = bias;
-  op.gradients = {bias};
+  if (pattern.bias < 0 || p.graph.norm_behind(pattern.input) >= 0) return;
+  FusedOp& op =
+      p.add(FusedKind::activation_gradient, Phase::backward,
+            p.graph.parameters()[pattern.bias].name, pattern.input, {reads(Role::dy, dy)});
+  op.bias = pattern.bias;
+  op.gradients = {pattern.bias};
 }
 
 }  // namespace nearmetal::cuda

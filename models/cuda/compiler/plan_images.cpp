@@ -33,7 +33,7 @@ std::optional<Epilogue> epilogue(const Planner& p, int conv) {
   while (pattern == nullptr && (end = p.graph.sole_consumer(end)) >= 0) {
     pattern = p.patterns.activation(end);
   }
-  const bool fits = pattern != nullptr && pattern->input == conv && pattern->bias;
+  const bool fits = pattern != nullptr && pattern->input == conv && pattern->bias >= 0;
   if (!fits || pattern->pool >= 0 || pattern->gelu >= 0) return std::nullopt;
   return Epilogue{pattern, pattern->residual >= 0 ? ConvolutionOp::forward_residual
                            : pattern->relu >= 0   ? ConvolutionOp::forward_activation
@@ -47,19 +47,13 @@ void add_statistics(Planner& p, int norm) {
       .norm = {.conv = input, .norm = norm};
 }
 
-int bias_of(const Planner& p, const ActivationPattern& pattern) {
-  return pattern.bias ? p.node(pattern.input).parameters[1] : -1;
-}
-
 void forward_norm_pool(Planner& p, const NormPattern& pattern) {
   const int pool = pattern.pool;
   const ValueId y = p.leave_value(pool);
-  ValueId winner = no_value, winner_x = no_value;
-  if (!p.options.forward_only) {
-    winner = p.leave(pool, Part::winner, p.shapes.bytes(pool) / p.shapes.element_size(),
-                     Content::winners);
-    winner_x = p.leave(pool, Part::winner_x, p.shapes.bytes(pool), Content::numbers);
-  }
+  const int64_t bytes = p.shapes.bytes(pool);
+  const ValueId winner =
+      p.leave_for_backward(pool, Part::winner, bytes / p.shapes.element_size(), Content::winners);
+  const ValueId winner_x = p.leave_for_backward(pool, Part::winner_x, bytes, Content::numbers);
   p.add(FusedKind::normalise_pool, Phase::forward, name_of(p.graph, pattern), pool,
         {reads(Role::x, p.value(pattern.conv)), writes(Role::y, y), writes(Role::winner, winner),
          writes(Role::winner_x, winner_x), reads(Role::sums, p.find(pattern.conv, Part::sums))})
@@ -94,7 +88,7 @@ void backward_activation_pool(Planner& p, const ActivationPattern& pattern) {
                       name_of(p.graph, pattern), pattern.pool,
                       {reads(Role::dy, dy), reads(Role::winner, p.find(pattern.pool, Part::winner)),
                        writes(Role::dx, p.leave_gradient(pattern.input, pattern.pool))});
-  op.bias = bias_of(p, pattern);
+  op.bias = pattern.bias;
   if (op.bias >= 0) op.gradients = {op.bias};
 }
 
@@ -253,9 +247,9 @@ void forward_norm(Planner& p, const NormPattern& pattern) {
   const ValueId y = p.leave_value(mean >= 0 ? mean : pattern.output);
   const auto pack = 16 / p.shapes.element_size();
   ValueId mask = no_value;
-  if (pattern.adds() && !p.options.forward_only) {
-    mask = p.leave(pattern.output, Part::mask, p.shapes.extent(pattern.conv).elements() / pack,
-                   Content::mask);
+  if (pattern.adds()) {
+    mask = p.leave_for_backward(pattern.output, Part::mask,
+                                p.shapes.extent(pattern.conv).elements() / pack, Content::mask);
   }
   std::string name = name_of(p.graph, pattern);
   if (mean >= 0) name += " + " + p.node(mean).name;
@@ -448,25 +442,23 @@ void forward_activation(Planner& p, const ActivationPattern& pattern) {
     const Node& pool = p.node(pattern.pool);
     if (pool.window.kernel > widest_pool_window) unsupported(pool, "its window is too wide");
     const ValueId y = p.leave_value(output);
-    ValueId winner = no_value;
-    if (!p.options.forward_only) {
-      winner = p.leave(output, Part::winner, p.shapes.bytes(output) / p.shapes.element_size(),
-                       Content::winners);
-    }
+    const ValueId winner = p.leave_for_backward(
+        output, Part::winner, p.shapes.bytes(output) / p.shapes.element_size(), Content::winners);
     FusedOp& op = p.add(FusedKind::activation_pool, Phase::forward, name, output,
                         {reads(Role::x, x), writes(Role::y, y), writes(Role::winner, winner)});
-    op.bias = bias_of(p, pattern);
+    op.bias = pattern.bias;
     op.relu = pattern.relu >= 0;
     return;
   }
   const ValueId residual = pattern.residual < 0 ? no_value : p.value(pattern.residual);
   // In place where nothing else reads what a product has left.
-  if (pattern.bias) p.set_value(output, x);
-  const Operand of_x = pattern.bias ? updates(Role::x, x) : reads(Role::x, x);
+  const bool in_place = pattern.bias >= 0;
+  if (in_place) p.set_value(output, x);
   FusedOp& op = p.add(FusedKind::activation, Phase::forward, name, output,
-                      {of_x, writes(Role::y, pattern.bias ? no_value : p.leave_value(output)),
+                      {in_place ? updates(Role::x, x) : reads(Role::x, x),
+                       writes(Role::y, in_place ? no_value : p.leave_value(output)),
                        reads(Role::residual, residual)});
-  op.bias = bias_of(p, pattern);
+  op.bias = pattern.bias;
   op.relu = pattern.relu >= 0;
 }
 
@@ -482,7 +474,7 @@ void backward_activation(Planner& p, const ActivationPattern& pattern) {
       p.add(FusedKind::activation_gradient, Phase::backward, name_of(p.graph, pattern), output,
             {reads(Role::dy, dy), reads(Role::y, masks ? p.value(output) : no_value),
              writes(Role::dx, masks ? p.leave_gradient(pattern.input, output) : no_value)});
-  op.bias = bias_of(p, pattern);
+  op.bias = pattern.bias;
   if (op.bias >= 0) op.gradients = {op.bias};
 }
 

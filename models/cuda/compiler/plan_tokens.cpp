@@ -54,7 +54,7 @@ int bias_before(const Planner& p, int norm) {
   const auto has_bias = [&](int node, int reader) {
     const ActivationPattern* pattern = p.patterns.activation(node);
     return p.graph.is(node, OpKind::token_linear) && p.graph.sole_consumer(node) == reader &&
-           pattern != nullptr && pattern->bias;
+           pattern != nullptr && pattern->bias >= 0;
   };
   if (has_bias(input, norm)) return input;
   if (!p.graph.is(input, OpKind::add)) return -1;
@@ -243,11 +243,8 @@ void forward_layer_norm(Planner& p, int norm) {
     unsupported(node, "it has more than " + std::to_string(most) + " features");
   }
   const ValueId x = p.value(node.inputs[0]), y = p.leave_value(norm);
-  ValueId statistics = no_value;
-  if (!p.options.forward_only) {
-    statistics =
-        p.leave(norm, Part::statistics, layer_norm_statistics_bytes(p.shapes.extent(norm).rows));
-  }
+  const ValueId statistics = p.leave_for_backward(
+      norm, Part::statistics, layer_norm_statistics_bytes(p.shapes.extent(norm).rows));
   p.add(FusedKind::layer_norm, Phase::forward, node.name, norm,
         {reads(Role::x, x), writes(Role::y, y), writes(Role::statistics, statistics)});
 }
@@ -308,12 +305,12 @@ void forward_gelu(Planner& p, const ActivationPattern& pattern) {
   require_packs(p, output);
   const ValueId x = p.value(pattern.input);
   // The backward pass reads x.
-  const bool in_place = pattern.bias && p.options.forward_only;
+  const bool in_place = pattern.bias >= 0 && p.options.forward_only;
   if (in_place) p.set_value(output, x);
   p.add(FusedKind::gelu, Phase::forward, name_of(p.graph, pattern), output,
         {in_place ? updates(Role::x, x) : reads(Role::x, x),
          writes(Role::y, in_place ? no_value : p.leave_value(output))})
-      .bias = pattern.bias ? p.node(pattern.input).parameters[1] : -1;
+      .bias = pattern.bias;
 }
 
 void backward_gelu(Planner& p, const ActivationPattern& pattern) {
@@ -322,9 +319,8 @@ void backward_gelu(Planner& p, const ActivationPattern& pattern) {
       p.add(FusedKind::gelu_gradient, Phase::backward, name_of(p.graph, pattern), pattern.gelu,
             {reads(Role::dy, dy), reads(Role::x, x),
              writes(Role::dx, p.leave_gradient(pattern.input, pattern.gelu))});
-  if (!pattern.bias) return;
-  op.bias = p.node(pattern.input).parameters[1];
-  op.gradients = {op.bias};
+  op.bias = pattern.bias;
+  if (op.bias >= 0) op.gradients = {op.bias};
 }
 
 void forward_attention(Planner& p, int attention) {

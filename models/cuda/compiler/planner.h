@@ -113,6 +113,10 @@ struct Planner {
 
   ValueId new_value(const std::string& name, int64_t bytes, Content content = Content::other);
   ValueId leave(int node, Part part, int64_t bytes, Content content = Content::other);
+  /// The same where there is a backward pass, which reads it; else no_value.
+  ValueId leave_for_backward(int node, Part part, int64_t bytes, Content content = Content::other) {
+    return options.forward_only ? no_value : leave(node, part, bytes, content);
+  }
   /// The value of the node, shaped as it.
   ValueId leave_value(int node);
   /// no_value where it is not there.
