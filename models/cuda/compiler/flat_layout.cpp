@@ -2,6 +2,8 @@
 
 #include <stdexcept>
 
+#include "models/memory_plan.h"
+
 namespace nearmetal::cuda {
 namespace {
 
@@ -19,11 +21,6 @@ bool fits_space_to_depth(const Window& window, const Shape& image) {
 bool are_patches(const Window& window, const Shape& image) {
   return window.kernel > 1 && window.kernel == window.stride && window.padding == 0 &&
          image.height % window.kernel == 0 && image.width % window.kernel == 0;
-}
-
-// Values of a patch, padded so that rows of them are packs.
-int64_t patch_channels(const Node& conv, const Shape& image) {
-  return (image.channels * conv.window.kernel * conv.window.kernel + 7) / 8 * 8;
 }
 
 int64_t padded_channels(StemForm form) { return form == StemForm::pad_to_4 ? 4 : 8; }
@@ -121,7 +118,9 @@ ImageLayout stem_image_layout(StemForm form, const Node& conv, const Shape& imag
     layout.stored_channels = blocked_channels;
   } else if (form == StemForm::patches) {
     layout.block = static_cast<int>(conv.window.kernel);
-    layout.stored_channels = static_cast<int>(patch_channels(conv, image));
+    // The values of a patch, padded so that rows of them are packs.
+    layout.stored_channels =
+        static_cast<int>(round_up(layout.channels * layout.block * layout.block, 8));
   } else {
     layout.stored_channels = static_cast<int>(padded_channels(form));
   }
@@ -143,23 +142,18 @@ ConvolutionShape convolution_shape(const Node& conv, const Shape& input, int64_t
 }
 
 ConvolutionShape stem_shape(StemForm form, const Node& conv, const Shape& image, int64_t batch) {
+  const ImageLayout layout = stem_image_layout(form, conv, image, batch);
   ConvolutionShape shape = convolution_shape(conv, image, batch);
+  shape.input_channels = layout.stored_channels;
+  shape.input_height = layout.stored_height();
+  shape.input_width = layout.stored_width();
   if (form == StemForm::space_to_depth) {
-    shape.input_channels = blocked_channels;
-    shape.input_height /= block;
-    shape.input_width /= block;
     shape.kernel = 4;
     shape.stride = 1;
     shape.padding_before = 2;
     shape.padding_after = 1;
-  } else if (form == StemForm::patches) {
-    shape.input_channels = patch_channels(conv, image);
-    shape.input_height /= conv.window.kernel;
-    shape.input_width /= conv.window.kernel;
-    shape.kernel = shape.stride = 1;
-  } else {
-    shape.input_channels = padded_channels(form);
   }
+  if (form == StemForm::patches) shape.kernel = shape.stride = 1;
   return shape;
 }
 
@@ -194,7 +188,7 @@ FlatLayout flat_layout(const Graph& graph, StemForm stem) {
   for (auto slice = layout.slices.rbegin(); slice != layout.slices.rend(); ++slice) {
     int64_t& section = slice->is_matrix ? layout.matrix_elements : layout.vector_elements;
     slice->offset = section;
-    section += (slice->elements + slice_alignment - 1) / slice_alignment * slice_alignment;
+    section += round_up(slice->elements, slice_alignment);
   }
   return layout;
 }

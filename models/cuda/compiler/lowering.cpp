@@ -63,7 +63,6 @@ class Lowering {
   const Tensor* tensor(int64_t micro_batch, ValueId value);
   Kernel& add(const std::string& name, Phase phase, const std::string& implementation, double bytes,
               Launch launch);
-  FinishOperands finish_operands() const;
 
   const Graph& graph_;
   const ProgramOptions& options_;

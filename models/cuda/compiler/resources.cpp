@@ -2,6 +2,8 @@
 
 #include <stdexcept>
 
+#include "models/memory_plan.h"
+
 namespace nearmetal::cuda {
 namespace {
 
@@ -24,8 +26,7 @@ class Carver {
   template <class T>
   T* take(int64_t count) {
     char* address = base_ == nullptr ? nullptr : base_ + bytes_;
-    bytes_ += (count * static_cast<int64_t>(sizeof(T)) + buffer_alignment - 1) / buffer_alignment *
-              buffer_alignment;
+    bytes_ += round_up(count * static_cast<int64_t>(sizeof(T)), buffer_alignment);
     return reinterpret_cast<T*>(address);
   }
   int64_t bytes() const { return bytes_; }
