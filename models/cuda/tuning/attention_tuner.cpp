@@ -9,59 +9,51 @@
 
 namespace nearmetal::cuda {
 
-// Operands of one problem, filled with random values, and room for the results of two runs.
-class Tuner::AttentionBuffers {
- public:
-  AttentionBuffers(const AttentionProblem& problem, cudaStream_t stream)
-      : op_(problem.op),
-        element_bytes_(element_bytes(problem.precision)),
-        elements_(problem.extent.batch * problem.extent.tokens * problem.extent.features()),
-        result_elements_(op_ == AttentionOp::forward ? elements_ : 3 * elements_),
-        packed_(random_values(problem.precision, 3 * elements_, 1, stream)),
-        y_(allocate_device(elements_ * element_bytes_)),
-        log_sums_(allocate_device(problem.extent.rows() * 4)),
-        again_(allocate_device(result_elements_ * element_bytes_)),
-        workspace_(allocate_device(workspace_limit(problem))),
-        token_counts_(make_token_counts(problem.extent)) {
-    if (op_ == AttentionOp::forward) return;
-    dy_ = random_values(problem.precision, elements_, 2, stream);
-    dots_ = allocate_device(problem.extent.rows() * 4);
-    gradient_ = allocate_device(result_elements_ * element_bytes_);
+// Operands of one problem, filled with random values, and of a second run, whose result lies apart.
+struct Tuner::AttentionBuffers {
+  AttentionBuffers(const AttentionProblem& problem, cudaStream_t stream) {
+    const AttentionExtent& extent = problem.extent;
+    const bool backward = problem.op == AttentionOp::backward;
+    const int64_t elements = extent.batch * extent.tokens * extent.features();
+    const int64_t bytes = elements * element_bytes(problem.precision);
+    result_bytes = (backward ? 3 : 1) * bytes;
+    const auto keep = [this](DeviceMemory taken) {
+      return memory.emplace_back(std::move(taken)).get();
+    };
+    const auto floats_of_rows = [&] {
+      return static_cast<float*>(keep(allocate_device(extent.rows() * 4)));
+    };
+    operands.packed = keep(random_values(problem.precision, 3 * elements, 1, stream));
+    operands.y = keep(allocate_device(bytes));
+    operands.log_sums = floats_of_rows();
+    operands.token_counts = static_cast<const int32_t*>(keep(make_token_counts(extent)));
+    if (backward) {
+      operands.dy = keep(random_values(problem.precision, elements, 2, stream));
+      operands.dots = floats_of_rows();
+      operands.packed_gradient = keep(allocate_device(result_bytes));
+    }
+    again = operands;
+    (backward ? again.packed_gradient : again.y) = keep(allocate_device(result_bytes));
+    workspace = keep(allocate_device(workspace_limit(problem)));
   }
 
-  AttentionOperands operands() const {
-    return {packed_.get(),
-            y_.get(),
-            static_cast<float*>(log_sums_.get()),
-            dy_.get(),
-            static_cast<float*>(dots_.get()),
-            gradient_.get(),
-            static_cast<const int32_t*>(token_counts_.get())};
-  }
-  // Operands of the second run.
-  AttentionOperands operands_again() const {
-    AttentionOperands operands = this->operands();
-    (op_ == AttentionOp::forward ? operands.y : operands.packed_gradient) = again_.get();
-    return operands;
+  static void* result_of(const AttentionOperands& run) {
+    return run.packed_gradient == nullptr ? run.y : run.packed_gradient;
   }
   // Bytes of 0xff are NaN in every type that we use.
   void fill_results_with_nan(cudaStream_t stream) const {
-    for (void* result : {this->result(), again_.get()}) {
-      NM_CALL(cudaMemsetAsync(result, 0xff, result_elements_ * element_bytes_, stream));
+    for (const AttentionOperands* run : {&operands, &again}) {
+      NM_CALL(cudaMemsetAsync(result_of(*run), 0xff, result_bytes, stream));
     }
   }
   bool are_results_equal(cudaStream_t stream) const {
-    return have_equal_bits(result(), again_.get(), result_elements_ * element_bytes_, stream);
+    return have_equal_bits(result_of(operands), result_of(again), result_bytes, stream);
   }
-  void* workspace() const { return workspace_.get(); }
 
- private:
-  void* result() const { return op_ == AttentionOp::forward ? y_.get() : gradient_.get(); }
-
-  AttentionOp op_;
-  int64_t element_bytes_, elements_, result_elements_;
-  DeviceMemory packed_, y_, log_sums_, again_, workspace_, token_counts_;
-  DeviceMemory dy_, dots_, gradient_;  // backward alone
+  AttentionOperands operands, again;
+  int64_t result_bytes = 0;
+  void* workspace = nullptr;
+  std::vector<DeviceMemory> memory;  // of all these
 };
 
 void Tuner::choose(const std::vector<AttentionProblem>& problems) {
@@ -112,25 +104,25 @@ void Tuner::tune(const AttentionProblem& problem) {
   used_[key] = none_for(key);
   const AttentionBuffers buffers(problem, device_.stream);
   const auto run = [&](const AttentionPlan& plan, const AttentionOperands& operands) {
-    NM_CALL(plan.try_execute(device_.handle, plan.bind(operands, buffers.workspace())));
+    NM_CALL(plan.try_execute(device_.handle, plan.bind(operands, buffers.workspace)));
   };
   if (problem.op == AttentionOp::backward) {
     const AttentionPlan* forward = plan(problem.with(AttentionOp::forward));
     if (forward == nullptr) return;
-    run(*forward, buffers.operands());
+    run(*forward, buffers.operands);
   }
   std::vector<std::pair<double, AttentionPlan>> candidates;
   for (AttentionPlan& plan :
        offered_plans(device_.handle, problem, workspace_limit(problem), most_candidates)) {
-    const double time = milliseconds(plan, key, plan.bind(buffers.operands(), buffers.workspace()));
+    const double time = milliseconds(plan, key, plan.bind(buffers.operands, buffers.workspace));
     if (time != never) candidates.emplace_back(time, std::move(plan));
   }
   std::ranges::stable_sort(candidates, {}, &std::pair<double, AttentionPlan>::first);
   for (const auto& [time, plan] : candidates) {
     buffers.fill_results_with_nan(device_.stream);
-    run(plan, buffers.operands());
-    run(plan, buffers.operands_again());
-    const AttentionError error = check_attention(problem, buffers.operands(), device_.stream);
+    run(plan, buffers.operands);
+    run(plan, buffers.again);
+    const AttentionError error = check_attention(problem, buffers.operands, device_.stream);
     // Steps repeat bit by bit, and replicas stay equal.
     const bool right = error.passes && buffers.are_results_equal(device_.stream);
     used_[key] = right ? KernelChoice{key, plan.name(), time * 1e-3, error.worst.relative_error}

@@ -10,17 +10,9 @@
 namespace nearmetal::cuda {
 
 double rounding_of(Precision precision) {
-  switch (precision) {
-    case Precision::fp16:
-      return 0x1p-11;
-    case Precision::bf16:
-      return 0x1p-8;
-    case Precision::tf32:
-      return 0x1p-10;
-    case Precision::fp32:
-      return 0x1p-23;
-  }
-  throw std::logic_error("unnamed Precision");
+  constexpr std::array by_precision = {0x1p-23, 0x1p-10, 0x1p-8, 0x1p-11};
+  static_assert(by_precision.size() == names_of(Precision{}).size());
+  return by_precision.at(static_cast<size_t>(precision));
 }
 
 bool CheckResult::passes(const ConvolutionProblem& problem) const {

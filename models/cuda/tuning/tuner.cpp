@@ -47,15 +47,11 @@ ConvolutionProblem as_convolution(const LinearProblem& problem) {
   shape.batch = linear.samples;
   shape.input_channels = linear.inputs;
   shape.output_channels = linear.outputs;
-  switch (problem.op) {
-    case LinearOp::forward:
-      return {ConvolutionOp::forward, shape, problem.precision};
-    case LinearOp::weight_gradient:
-      return {ConvolutionOp::backward_weights, shape, problem.precision};
-    case LinearOp::input_gradient:
-      return {ConvolutionOp::backward_data, shape, problem.precision};
-  }
-  throw std::logic_error("unknown LinearOp");
+  const ConvolutionOp op = problem.op == LinearOp::forward ? ConvolutionOp::forward
+                           : problem.op == LinearOp::weight_gradient
+                               ? ConvolutionOp::backward_weights
+                               : ConvolutionOp::backward_data;
+  return {op, shape, problem.precision};
 }
 
 // Bias and residual are zeros, so that the result is that of the convolution.

@@ -120,7 +120,7 @@ class Tuner {
   bool adopt(const LinearProblem& problem);
   void tune(const LinearProblem& problem, const TuningBuffers& buffers);
   // attention_tuner.cpp
-  class AttentionBuffers;
+  struct AttentionBuffers;
   double milliseconds(const AttentionPlan& plan, const std::string& key,
                       const Descriptor& bound) const;
   void tune(const AttentionProblem& problem);
