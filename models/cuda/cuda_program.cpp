@@ -1,14 +1,13 @@
 #include "models/cuda/cuda_program.h"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <algorithm>
 
 #include "models/cuda/compiler/lowering.h"
 #include "models/cuda/device/device.h"
 #include "models/cuda/kernels/beside_step.h"
 #include "models/cuda/tuning/decide.h"
+#include "models/load_module.h"
+#include "models/sixteen_bits.h"
 
 namespace nearmetal::cuda {
 namespace {
@@ -21,19 +20,12 @@ std::vector<T> download(const void* device, int64_t count) {
 }
 
 std::vector<float> download_as_float(const void* device, int64_t count, Precision precision) {
-  const auto convert = [&](auto values, auto to_float) {
-    std::vector<float> converted(count);
-    std::transform(values.begin(), values.end(), converted.begin(), to_float);
-    return converted;
-  };
-  if (precision == Precision::fp16) {
-    return convert(download<__half>(device, count), [](__half v) { return __half2float(v); });
-  }
-  if (precision == Precision::bf16) {
-    return convert(download<__nv_bfloat16>(device, count),
-                   [](__nv_bfloat16 v) { return __bfloat162float(v); });
-  }
-  return download<float>(device, count);
+  std::vector<float> converted(count);
+  with_stored_type(precision, [&]<class T>() {
+    std::ranges::transform(download<T>(device, count), converted.begin(),
+                           [](T value) { return to_float(value); });
+  });
+  return converted;
 }
 
 double seconds_from(uint64_t begin_nanoseconds, uint64_t end_nanoseconds) {
@@ -342,4 +334,47 @@ void CudaProgram::bind_plans() {
   }
 }
 
+namespace {
+
+class CudaBackend : public Backend {
+ public:
+  DeviceInfo describe(int gpu) override { return describe_gpu(gpu); }
+
+  void take_share(int gpu, const GpuShare& part) override { take_share_of_gpu(gpu, part); }
+
+  int device_count() override {
+    int count = 0;
+    NM_CALL(cudaGetDeviceCount(&count));
+    return count;
+  }
+
+  std::vector<KernelChoice> choose_kernels(const Graph& graph,
+                                           const ProgramOptions& options) override {
+    return CudaProgram::choose_kernels(graph, options);
+  }
+
+  std::unique_ptr<Program> prepare(const Graph& graph, const ProgramOptions& options) override {
+    return std::make_unique<CudaProgram>(graph, options);
+  }
+
+  int64_t bytes_needed(const Graph& graph, const ProgramOptions& options) override {
+    return CudaProgram::bytes_needed(graph, options);
+  }
+
+  int64_t largest_batch(const Graph& graph, const ProgramOptions& options) override {
+    use_gpu(options.gpu);
+    require_units(options.precision, options.gpu);
+    return CudaProgram::largest_batch(graph, options, free_device_bytes());
+  }
+
+  std::vector<Probe> probes(int gpu) override { return gpu_probes(gpu); }
+};
+
+}  // namespace
+
 }  // namespace nearmetal::cuda
+
+NM_EXPORT nearmetal::Backend* nearmetal_backend() {
+  static nearmetal::cuda::CudaBackend backend;
+  return &backend;
+}
