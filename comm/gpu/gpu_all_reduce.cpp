@@ -25,14 +25,6 @@ void GpuAllReduce::finish(void* stream) {
   NM_CALL(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), end_.get()));
 }
 
-std::vector<BucketTest> GpuAllReduce::test(int repeats) {
-  std::vector<BucketTest> tests;
-  for (size_t i = 0; i < buckets_.size(); ++i) {
-    tests.push_back(test_bucket(static_cast<int>(i), repeats));
-  }
-  return tests;
-}
-
 // The values of a rank change from sum to sum, so that what is left of the one before is seen.
 bool GpuAllReduce::sums_exactly(int number) {
   constexpr int sums = 3;
@@ -53,23 +45,26 @@ bool GpuAllReduce::sums_exactly(int number) {
   return exact;
 }
 
-BucketTest GpuAllReduce::test_bucket(int number, int repeats) {
-  const GradientBucket& bucket = buckets_[number];
-  const bool exact = sums_exactly(number);
-  const std::string mine = known_values(bucket, rank_, ranks_);
-  std::vector<double> seconds;
-  for (int run = 0; run < repeats; ++run) {
-    // Zeros would be faster, as they take less power; and sums of sums would soon overflow.
-    NM_CALL(cudaMemcpyAsync(bucket.data, mine.data(), mine.size(), cudaMemcpyHostToDevice,
-                            stream_.get()));
-    sum(number, 1);  // brings all ranks to the same point
-    NM_CALL(cudaEventRecord(begin_.get(), stream_.get()));
-    sum(number, 1);
-    NM_CALL(cudaEventRecord(end_.get(), stream_.get()));
-    seconds.push_back(cuda::seconds_between(begin_.get(), end_.get()));
+std::vector<BucketTest> GpuAllReduce::test(int repeats) {
+  std::vector<BucketTest> tests;
+  for (const GradientBucket& bucket : buckets_) {
+    const auto number = static_cast<int>(tests.size());
+    const bool exact = sums_exactly(number);
+    const std::string mine = known_values(bucket, rank_, ranks_);
+    std::vector<double> seconds;
+    for (int run = 0; run < repeats; ++run) {
+      // Zeros would be faster, as they take less power; and sums of sums would soon overflow.
+      NM_CALL(cudaMemcpyAsync(bucket.data, mine.data(), mine.size(), cudaMemcpyHostToDevice,
+                              stream_.get()));
+      sum(number, 1);  // brings all ranks to the same point
+      NM_CALL(cudaEventRecord(begin_.get(), stream_.get()));
+      sum(number, 1);
+      NM_CALL(cudaEventRecord(end_.get(), stream_.get()));
+      seconds.push_back(cuda::seconds_between(begin_.get(), end_.get()));
+    }
+    tests.push_back({bucket.bytes(), bucket.type, median_of(seconds), exact});
   }
-  return {
-      .bytes = bucket.bytes(), .type = bucket.type, .seconds = median_of(seconds), .exact = exact};
+  return tests;
 }
 
 }  // namespace nearmetal

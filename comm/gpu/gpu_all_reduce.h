@@ -33,7 +33,6 @@ class GpuAllReduce : public AllReduce {
  private:
   // Sums `count` buckets from `first` on, on stream().
   virtual void sum(int first, int count) = 0;
-  BucketTest test_bucket(int number, int repeats);
   bool sums_exactly(int number);
 
   int rank_ = 0;

@@ -64,17 +64,6 @@ std::vector<Kind> kinds(int ranks) {
           {"broadcast", "from the first GPU to all", broadcast, 1, 1}};
 }
 
-void check_exchange(const Group& group, const Kind& kind, const void* in, void* out, size_t count) {
-  NM_CALL(kind.exchange(group, in, out, count));
-  float found = 0;
-  NM_CALL(cudaMemcpyAsync(&found, static_cast<float*>(out) + count - 1, sizeof(found),
-                          cudaMemcpyDeviceToHost, group.stream.get()));
-  NM_CALL(cudaStreamSynchronize(group.stream.get()));
-  if (found == kind.expected) return;
-  throw std::runtime_error(std::string("NCCL: ") + kind.name + " gave " + std::to_string(found) +
-                           " instead of " + std::to_string(kind.expected));
-}
-
 TimedRuns started(const std::shared_ptr<Group>& group, const Kind& kind, int64_t bytes) {
   const size_t ranks = group->ranks;
   // So that each rank has something to give to allgather.
@@ -86,7 +75,15 @@ TimedRuns started(const std::shared_ptr<Group>& group, const Kind& kind, int64_t
   NM_CALL(cudaMemcpyAsync(in.get(), given.data(), count * sizeof(float), cudaMemcpyHostToDevice,
                           group->stream.get()));
   NM_CALL(cudaMemsetAsync(out.get(), 0, count * sizeof(float), group->stream.get()));
-  check_exchange(*group, kind, in.get(), out.get(), count);
+  NM_CALL(kind.exchange(*group, in.get(), out.get(), count));
+  float found = 0;
+  NM_CALL(cudaMemcpyAsync(&found, static_cast<float*>(out.get()) + count - 1, sizeof(found),
+                          cudaMemcpyDeviceToHost, group->stream.get()));
+  NM_CALL(cudaStreamSynchronize(group->stream.get()));
+  if (found != kind.expected) {
+    throw std::runtime_error(std::string("NCCL: ") + kind.name + " gave " + std::to_string(found) +
+                             " instead of " + std::to_string(kind.expected));
+  }
   return [group, exchange = kind.exchange, in, out, count](int64_t runs) {
     NM_CALL(cudaEventRecord(group->begin.get(), group->stream.get()));
     for (int64_t run = 0; run < runs; ++run) {
