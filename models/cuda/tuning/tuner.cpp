@@ -74,15 +74,16 @@ Product product_of(cublasLtHandle_t cublas, const LinearProblem& problem, const 
   return {cublas, problem.precision, problem.product(), bias, product_workspace};
 }
 
-// Milliseconds of one launch, infinite where the algorithm refuses.
-double time_of(const Product& product, const ProductOperands& operands, void* workspace,
-               Calls calls, cudaStream_t stream) {
-  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
-  const auto launch = [&] {
-    if (status == CUBLAS_STATUS_SUCCESS) status = product.try_launch(operands, workspace, stream);
+// Milliseconds of one call, which gives a library's status; `never` where that is a refusal.
+template <class Call>
+double time_of(Call call, Calls calls, cudaStream_t stream) {
+  static_assert(CUDNN_STATUS_SUCCESS == 0 && CUBLAS_STATUS_SUCCESS == 0);
+  decltype(call()) status{};
+  const auto call_unless_refused = [&] {
+    if (status == 0) status = call();
   };
-  const double milliseconds = milliseconds_of(launch, calls, stream);
-  return status == CUBLAS_STATUS_SUCCESS ? milliseconds : never;
+  const double milliseconds = milliseconds_of(call_unless_refused, calls, stream);
+  return status == 0 ? milliseconds : never;
 }
 
 }  // namespace
@@ -191,13 +192,8 @@ double Tuner::milliseconds(const ConvolutionPlan& plan, const ConvolutionProblem
                            const TuningBuffers& buffers, Calls calls) const {
   throw_if_stopped(*device_.stop);
   const Descriptor bound = plan.bind(buffers.operands(problem), buffers.workspace());
-  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
-  const auto launch = [&] {
-    if (status == CUDNN_STATUS_SUCCESS) status = plan.try_execute(device_.handle, bound);
-  };
   try {
-    const double milliseconds = milliseconds_of(launch, calls, device_.stream);
-    return status == CUDNN_STATUS_SUCCESS ? milliseconds : never;
+    return time_of([&] { return plan.try_execute(device_.handle, bound); }, calls, device_.stream);
   } catch (const std::runtime_error& error) {
     // After a fault on the device the process can do no more than to say whose it was.
     throw std::runtime_error("cuDNN's plan " + plan.name() + " for '" + problem.key() +
@@ -320,7 +316,10 @@ void Tuner::tune(const LinearProblem& problem, const TuningBuffers& buffers) {
   const ProductOperands operands = operands_of(problem, buffers);
   Product product = product_of(device_.cublas, problem, operands.bias);
   const auto time = [&](Calls calls) {
-    return time_of(product, operands, buffers.workspace(), calls, device_.stream);
+    const auto launch = [&] {
+      return product.try_launch(operands, buffers.workspace(), device_.stream);
+    };
+    return time_of(launch, calls, device_.stream);
   };
   std::vector<std::pair<double, std::string>> candidates;
   double best = never;
