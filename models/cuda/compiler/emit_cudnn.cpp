@@ -31,8 +31,8 @@ Launch layer_launch(const Bound& bound) {
 }
 
 std::shared_ptr<const NormLayer> norm_layer(const Bound& b) {
-  return std::make_shared<NormLayer>(b.resources.cudnn, b.precision(), b.shapes.layer(b.op.node),
-                                     fusion_of(b.op.norm), product_workspace);
+  return std::make_shared<NormLayer>(b.resources.cudnn, b.precision(), b.shapes.batch,
+                                     b.node().shape, operations_of(b.op.norm), product_workspace);
 }
 
 // Leaves mean, inverse deviation and the running statistics.
@@ -66,7 +66,7 @@ RunLayer norm_gradient(const Bound& bound) {
 }
 
 std::shared_ptr<cudnnTensorStruct> tensor_of(const Bound& b, int node) {
-  return tensor_descriptor(b.precision(), b.shapes.layer(node));
+  return tensor_descriptor(b.precision(), b.shapes.batch, b.shapes.graph.node(node).shape);
 }
 
 // Windows need not be square: the average over a whole image is pooling, too.
@@ -119,7 +119,7 @@ RunLayer sum(const Bound& bound) {
 // the bias, too.
 RunLayer bias(const Bound& bound) {
   const std::shared_ptr per_channel =
-      tensor_descriptor(bound.precision(), {1, {bound.node().shape.channels, 1, 1}});
+      tensor_descriptor(bound.precision(), 1, {bound.node().shape.channels, 1, 1});
   return [=, tensor = tensor_of(bound, bound.op.node)](const Bound& b, cudnnHandle_t cudnn) {
     NM_CALL(cudnnAddTensor(cudnn, &computed, per_channel.get(), b.operand(b.op.bias), &kept,
                            tensor.get(), b[x]));

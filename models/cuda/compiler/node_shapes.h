@@ -10,7 +10,6 @@
 #include "models/cuda/kernels/pointwise/second_moments.h"
 #include "models/cuda/kernels/stem.h"
 #include "models/cuda/kernels/tokens.h"
-#include "models/cuda/libraries/layers.h"
 #include "models/cuda/libraries/linear.h"
 #include "models/graph.h"
 #include "models/shapes.h"
@@ -41,7 +40,6 @@ struct NodeShapes {
   StemShape stem(int conv) const;
   PointwiseShape pointwise(int conv) const;
   MomentsShape moments(int conv) const;
-  LayerShape layer(int node) const { return {batch, graph.node(node).shape}; }
   /// A row for each sample, or for each token of a span.
   LogitsShape logits(int linear) const;
   LinearShape linear(int linear) const;

@@ -9,7 +9,7 @@ namespace nearmetal::cuda {
 Patterns::Patterns(const Graph& graph, Kernels kernels, Precision precision)
     : graph_(graph),
       ours_(kernels != Kernels::cudnn),
-      fuses_norms_(ours_ || nearmetal::cuda::fuses_norms(precision)),
+      fuses_norms_(ours_ || precision == Precision::fp16),
       inside_(graph.nodes().size()) {
   const int count = static_cast<int>(graph.nodes().size());
   for (int i = 0; i < count; ++i) see(i);
@@ -141,9 +141,9 @@ std::optional<NormPattern> Patterns::norm_before(int relu) const {
   return pattern;
 }
 
-NormFusion fusion_of(const NormPattern& norm) {
-  if (norm.output == norm.norm) return NormFusion::none;
-  return norm.adds() ? NormFusion::residual_relu : NormFusion::relu;
+cudnnBatchNormOps_t operations_of(const NormPattern& norm) {
+  if (norm.output == norm.norm) return CUDNN_BATCHNORM_OPS_BN;
+  return norm.adds() ? CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION : CUDNN_BATCHNORM_OPS_BN_ACTIVATION;
 }
 
 std::string name_of(const Graph& graph, const NormPattern& pattern) {

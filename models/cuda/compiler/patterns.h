@@ -73,14 +73,14 @@ class Patterns {
 
   const Graph& graph_;
   bool ours_;         // else cuDNN's
-  bool fuses_norms_;  // with what follows
+  bool fuses_norms_;  // with what follows; cuDNN has kernels for that in fp16 alone
   std::map<int, NormPattern> norms_;
   std::map<int, ActivationPattern> activations_;
   std::vector<bool> inside_;
 };
 
 /// What cuDNN computes together with this batch norm.
-NormFusion fusion_of(const NormPattern& norm);
+cudnnBatchNormOps_t operations_of(const NormPattern& norm);
 
 /// "layer1.0.bn3 + layer1.0.relu"
 std::string name_of(const Graph& graph, const NormPattern& pattern);

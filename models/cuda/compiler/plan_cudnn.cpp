@@ -20,9 +20,10 @@ std::string norm_name(const Planner& p, int output) {
 
 // Deviceless, what cuDNN keeps is not known: a bit for each element as of a mask.
 int64_t norm_reserve_bytes(const Planner& p, const NormPattern& norm) {
-  const LayerShape shape = p.shapes.layer(norm.output);
-  if (p.device.cudnn == nullptr) return shape.elements() / 8;
-  return NormLayer(p.device.cudnn, p.options.precision, shape, fusion_of(norm), product_workspace)
+  const Shape& image = p.node(norm.output).shape;
+  if (p.device.cudnn == nullptr) return p.shapes.batch * image.elements() / 8;
+  return NormLayer(p.device.cudnn, p.options.precision, p.shapes.batch, image, operations_of(norm),
+                   product_workspace)
       .reserve_bytes;
 }
 

@@ -20,21 +20,12 @@ namespace nearmetal::cuda {
 using TensorDescriptor = Handle<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>;
 using ActivationDescriptor = Handle<cudnnActivationDescriptor_t, cudnnDestroyActivationDescriptor>;
 
-/// An NHWC tensor of a node.
-struct LayerShape {
-  int64_t images = 1;
-  Shape of_image;
-
-  int64_t elements() const { return images * of_image.elements(); }
-};
-
-inline TensorDescriptor tensor_descriptor(Precision precision, const LayerShape& shape) {
+inline TensorDescriptor tensor_descriptor(Precision precision, int64_t images, const Shape& image) {
   TensorDescriptor descriptor = NM_MAKE(TensorDescriptor, cudnnCreateTensorDescriptor);
-  const Shape& image = shape.of_image;
-  NM_CALL(
-      cudnnSetTensor4dDescriptor(descriptor.get(), CUDNN_TENSOR_NHWC, cudnn_type(precision),
-                                 static_cast<int>(shape.images), static_cast<int>(image.channels),
-                                 static_cast<int>(image.height), static_cast<int>(image.width)));
+  NM_CALL(cudnnSetTensor4dDescriptor(descriptor.get(), CUDNN_TENSOR_NHWC, cudnn_type(precision),
+                                     static_cast<int>(images), static_cast<int>(image.channels),
+                                     static_cast<int>(image.height),
+                                     static_cast<int>(image.width)));
   return descriptor;
 }
 
@@ -45,34 +36,23 @@ inline ActivationDescriptor relu_descriptor() {
   return descriptor;
 }
 
-/// The operations that one kernel of cuDNN computes together with batch norm.
-enum class NormFusion { none, relu, residual_relu };
-
-/// Whether cuDNN has kernels for that: for fp16 alone.
-constexpr bool fuses_norms(Precision precision) { return precision == Precision::fp16; }
-
 /// Reads a tensor once where it can, which wants NHWC and training.
 inline constexpr cudnnBatchNormMode_t norm_mode = CUDNN_BATCHNORM_SPATIAL_PERSISTENT;
-
-inline cudnnBatchNormOps_t operations_of(NormFusion fusion) {
-  if (fusion == NormFusion::none) return CUDNN_BATCHNORM_OPS_BN;
-  return fusion == NormFusion::relu ? CUDNN_BATCHNORM_OPS_BN_ACTIVATION
-                                    : CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION;
-}
 
 /// The kernels of batch norm in training mode.
 struct NormLayer {
   /// Throws std::invalid_argument with cuDNN's reason where it has no such kernel, or where it
   /// needs more than `workspace_limit` bytes of workspace.
-  NormLayer(cudnnHandle_t handle, Precision precision, const LayerShape& shape, NormFusion fusion,
-            int64_t workspace_limit)
-      : tensor(tensor_descriptor(precision, shape)),
+  NormLayer(cudnnHandle_t handle, Precision precision, int64_t images, const Shape& image,
+            cudnnBatchNormOps_t operations, int64_t workspace_limit)
+      : tensor(tensor_descriptor(precision, images, image)),
         per_channel(NM_MAKE(TensorDescriptor, cudnnCreateTensorDescriptor)),
-        operations(operations_of(fusion)) {
+        operations(operations) {
     const cudnnTensorDescriptor_t x = tensor.get();
-    const cudnnTensorDescriptor_t z = fusion == NormFusion::residual_relu ? x : nullptr;
+    const cudnnTensorDescriptor_t z =
+        operations == CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION ? x : nullptr;
     NM_CALL(cudnnDeriveBNTensorDescriptor(per_channel.get(), x, norm_mode));
-    if (fusion != NormFusion::none) activation = relu_descriptor();
+    if (operations != CUDNN_BATCHNORM_OPS_BN) activation = relu_descriptor();
     const auto bytes_of = [&](auto query) {
       size_t bytes = 0;
       const cudnnStatus_t status = query(&bytes);
@@ -103,9 +83,9 @@ struct NormLayer {
   }
 
   TensorDescriptor tensor;
-  TensorDescriptor per_channel;     // scale, bias and statistics: fp32
-  ActivationDescriptor activation;  // null where nothing is fused
-  cudnnBatchNormOps_t operations;
+  TensorDescriptor per_channel;                   // scale, bias and statistics: fp32
+  ActivationDescriptor activation;                // null where nothing is fused
+  cudnnBatchNormOps_t operations;                 // computed together
   int64_t forward_bytes = 0, backward_bytes = 0;  // of workspace
   int64_t reserve_bytes = 0;  // that the forward pass leaves for the backward pass
 };
