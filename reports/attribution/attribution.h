@@ -98,10 +98,10 @@ inline constexpr const char* attribution_model =
 Explanation explain(const ExplainedSide& base, const ExplainedSide& next,
                     const Maybe<double>& noise_share);
 
-/// Causes in the layers that count and cost time, the costliest first: those that the new side
-/// shows and the base does not. A layer for which none is found has one that says where to look.
-std::vector<KnownCause> known_causes(const ExplainedSide& base, const ExplainedSide& next,
-                                     const std::vector<LayerShare>& layers);
+/// The rest of a factor of time once `known` explains a part of it: 1 where `known` explains more,
+/// since a probe alone need not meet what the window met; all of it where they point in different
+/// directions.
+double beyond(double factor, double known);
 
 /// Why there is no explanation of this side; empty where there is one.
 std::string cannot_explain(const ExplainedSide& side);

@@ -5,7 +5,7 @@
 #include "bench/environment/environment.h"
 #include "bench/environment/gpu.h"
 #include "bench/environment/rdma.h"
-#include "reports/attribution/attribution.h"
+#include "reports/attribution/known_causes.h"
 #include "tests/support/host_fixture.h"
 #include "tests/support/made_up_machine.h"
 

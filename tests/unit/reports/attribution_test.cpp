@@ -6,7 +6,6 @@
 #include <cmath>
 #include <random>
 
-#include "reports/attribution/step_model.h"
 #include "tests/support/made_up_machine.h"
 
 namespace nearmetal {

@@ -1,9 +1,10 @@
+#include "reports/attribution/known_causes.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <tuple>
 
-#include "reports/attribution/attribution.h"
 #include "tests/support/made_up_machine.h"
 
 namespace nearmetal {
