@@ -81,7 +81,7 @@ std::pair<Run, std::vector<Environment>> merged(const Placement& placement,
                                                 const std::vector<Report>& jobs) {
   const bool serial = placement.share() && placement.share()->mode == SharingMode::serial;
   const bool unlike = does_unlike_work(workloads);
-  auto found = serial ? merge_serial_jobs(jobs, unlike) : merge_jobs(jobs, unlike);
+  auto found = merge_jobs(jobs, unlike, serial ? JobOrder::in_turn : JobOrder::at_once);
   if (placement.share() && !has_own_device(placement.share()->mode) && jobs.size() > 1) {
     found.first.peak_flops_per_second = found.first.share_of_peak =
         Unknown{"jobs share what has it"};

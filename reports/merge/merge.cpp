@@ -60,26 +60,21 @@ void merge_throughput(std::vector<Report>& reports, const RunConfig& config, Run
 }
 
 void merge_proof(std::vector<Report>& reports, Proof& proof) {
-  const auto mean_of = [&](auto member) {
-    return average(reports, [member](const Run& r) { return r.proof.*member; });
-  };
-  Proof merged = proof;
-  merged.window_start_loss = mean_of(&Proof::window_start_loss);
-  merged.window_end_loss = mean_of(&Proof::window_end_loss);
-  merged.window_start_gradient_norm = mean_of(&Proof::window_start_gradient_norm);
-  merged.window_end_gradient_norm = mean_of(&Proof::window_end_gradient_norm);
+  for (const auto member : {&Proof::window_start_loss, &Proof::window_end_loss,
+                            &Proof::window_start_gradient_norm, &Proof::window_end_gradient_norm}) {
+    proof.*member = average(reports, [&](const Run& r) { return r.proof.*member; });
+  }
   for (Report& report : reports) {
     const Proof& other = run_of(report).proof;
-    merged.loss_finite = merged.loss_finite && other.loss_finite;
-    if (other.failed_step && (!merged.failed_step || *other.failed_step < *merged.failed_step)) {
-      merged.failed_step = other.failed_step;
+    proof.loss_finite = proof.loss_finite && other.loss_finite;
+    if (other.failed_step && (!proof.failed_step || *other.failed_step < *proof.failed_step)) {
+      proof.failed_step = other.failed_step;
     }
-    if (other.outputs_finite == false) merged.outputs_finite = false;
-    if (other.replicas_identical == false) merged.replicas_identical = false;
-    if (other.sums_exact == false) merged.sums_exact = false;
-    if (other.verify && !other.verify->passed) merged.verify = other.verify;
+    if (other.outputs_finite == false) proof.outputs_finite = false;
+    if (other.replicas_identical == false) proof.replicas_identical = false;
+    if (other.sums_exact == false) proof.sums_exact = false;
+    if (other.verify && !other.verify->passed) proof.verify = other.verify;
   }
-  proof = merged;
 }
 
 void add_lower_bound(Communication& communication, double ranks) {
@@ -172,16 +167,14 @@ void warn_of_clock_skew(const std::vector<Environment>& environments, Run& run) 
        Figure{apart, step_seconds + clock_noise_seconds, FigureUnit::seconds}});
 }
 
-void merge_status(std::vector<Report>& reports, Run& run) {
+// Sets the status and the reason of the worst.
+template <class NameOf>
+void merge_status(const std::vector<Report>& reports, const NameOf& name_of, Run& run) {
   for (size_t i = 0; i < reports.size(); ++i) {
     const Run& other = run_of(reports[i]);
     if (other.status <= run.status && i > 0) continue;
     run.status = other.status;
-    if (!other.failure) continue;
-    const auto rank = static_cast<int64_t>(i);
-    run.failure =
-        rank_text(rank, stage_of_rank(reports[i], rank), reports[i].environments.at(0).host_name) +
-        ": " + *other.failure;
+    if (other.failure) run.failure = name_of(i) + ": " + *other.failure;
   }
 }
 
@@ -338,50 +331,6 @@ void merge_serial_throughput(const std::vector<Report>& jobs, Run& run) {
   fill_window(samples, seconds, run);
 }
 
-// Sets the status and the reason of the worst job.
-bool all_complete(const std::vector<Report>& jobs, Run& run) {
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    const Run& job = run_of(jobs[i]);
-    if (job.status == Status::complete || (i > 0 && job.status <= run.status)) continue;
-    run.status = job.status;
-    if (job.failure) run.failure = "job " + std::to_string(i + 1) + ": " + *job.failure;
-  }
-  if (run.status == Status::complete) return true;
-  set_throughput(Unknown{"not all jobs are complete"}, run);
-  return false;
-}
-
-std::pair<Run, std::vector<Environment>> merged(
-    std::vector<Report> jobs, bool unlike,
-    void (*merge_throughput)(const std::vector<Report>& jobs, Run& run)) {
-  std::pair found(run_of(jobs.at(0)), jobs[0].environments);
-  if (jobs.size() == 1) return found;
-  auto& [run, environments] = found;
-  run.communication.reset();  // each job has its own
-  run.warnings.clear();
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    Run& job = run_of(jobs[i]);
-    for (Warning warning : job.warnings) {
-      warning.job = i;
-      run.warnings.push_back(std::move(warning));
-    }
-    if (i == 0) continue;
-    merge_environments(jobs[i].environments, job.ranks, environments);
-    for (Rank& rank : job.ranks) {  // not all of a job that ended early
-      rank.rank += run.world_size;
-      run.ranks.push_back(rank);
-    }
-    run.world_size += job.world_size;
-    if (run.peak_flops_per_second && job.peak_flops_per_second) {
-      run.peak_flops_per_second = *run.peak_flops_per_second + *job.peak_flops_per_second;
-    }
-  }
-  if (!all_complete(jobs, run)) return found;
-  merge_throughput(jobs, run);
-  if (unlike && run.status == Status::complete) separate_unlike_jobs(jobs, run);
-  return found;
-}
-
 size_t place_of(const Environment& found, std::vector<Environment>& all) {
   auto place = std::ranges::find(all, operating_system_of(found), operating_system_of);
   if (place == all.end()) {
@@ -424,17 +373,50 @@ Report merge_ranks(std::vector<Report> reports) {
   merge_communication(reports, config, run);
   merge_pipeline(config, run);
   warn_of_clock_skew(merged.environments, run);
-  merge_status(reports, run);
+  const auto name_of = [&](size_t i) {
+    const auto rank = static_cast<int64_t>(i);
+    return rank_text(rank, stage_of_rank(reports[i], rank),
+                     reports[i].environments.at(0).host_name);
+  };
+  merge_status(reports, name_of, run);
   merged.status = run.status;
   return merged;
 }
 
-std::pair<Run, std::vector<Environment>> merge_jobs(std::vector<Report> jobs, bool unlike) {
-  return merged(std::move(jobs), unlike, merge_concurrent_throughput);
-}
-
-std::pair<Run, std::vector<Environment>> merge_serial_jobs(std::vector<Report> jobs, bool unlike) {
-  return merged(std::move(jobs), unlike, merge_serial_throughput);
+std::pair<Run, std::vector<Environment>> merge_jobs(std::vector<Report> jobs, bool unlike,
+                                                    JobOrder order) {
+  std::pair found(run_of(jobs.at(0)), jobs[0].environments);
+  if (jobs.size() == 1) return found;
+  auto& [run, environments] = found;
+  run.communication.reset();  // each job has its own
+  run.warnings.clear();
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    Run& job = run_of(jobs[i]);
+    for (Warning warning : job.warnings) {
+      warning.job = i;
+      run.warnings.push_back(std::move(warning));
+    }
+    if (i == 0) continue;
+    merge_environments(jobs[i].environments, job.ranks, environments);
+    for (Rank& rank : job.ranks) {  // not all of a job that ended early
+      rank.rank += run.world_size;
+      run.ranks.push_back(rank);
+    }
+    run.world_size += job.world_size;
+    if (run.peak_flops_per_second && job.peak_flops_per_second) {
+      run.peak_flops_per_second = *run.peak_flops_per_second + *job.peak_flops_per_second;
+    }
+  }
+  merge_status(
+      jobs, [](size_t i) { return "job " + std::to_string(i + 1); }, run);
+  if (run.status != Status::complete) {
+    set_throughput(Unknown{"not all jobs are complete"}, run);
+    return found;
+  }
+  order == JobOrder::in_turn ? merge_serial_throughput(jobs, run)
+                             : merge_concurrent_throughput(jobs, run);
+  if (unlike && run.status == Status::complete) separate_unlike_jobs(jobs, run);
+  return found;
 }
 
 void merge_environments(const std::vector<Environment>& found, std::vector<Rank>& ranks,

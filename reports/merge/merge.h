@@ -15,19 +15,19 @@ namespace nearmetal {
 /// than the worst of its ranks. What is not of a rank (configuration, plans, profile) is rank 0's.
 Report merge_ranks(std::vector<Report> reports);
 
-/// A run and the environments that its ranks' indexes mean. `jobs`: one report each, of one arm
-/// with one run. The ranks follow each other. Only the time counts in which every rank of every job
-/// was in its window: images are those of the steps in it, a step that it cuts by its share;
-/// throughput is cumulative. Where a job is not complete, or there is no such time, there is none.
-/// One job alone stays as it is. `unlike`: they did unlike work, of which operations per second are
-/// summed, and nothing else.
-std::pair<Run, std::vector<Environment>> merge_jobs(std::vector<Report> jobs, bool unlike = false);
+/// Jobs ran all at once, or one after another.
+enum class JobOrder { at_once, in_turn };
 
-/// The same of jobs that ran one after another: images and seconds are the sums of their windows,
-/// so that with equal windows the throughput is the mean, and with equal steps what all took
-/// together.
-std::pair<Run, std::vector<Environment>> merge_serial_jobs(std::vector<Report> jobs,
-                                                           bool unlike = false);
+/// A run and the environments that its ranks' indexes mean. `jobs`: one report each, of one arm
+/// with one run. The ranks follow each other. Of jobs at once only the time counts in which every
+/// rank of every job was in its window: images are those of the steps in it, a step that it cuts by
+/// its share; throughput is cumulative. Where there is no such time, or a job is not complete,
+/// there is none. Of jobs in turn images and seconds are the sums of their windows, so that with
+/// equal windows the throughput is the mean, and with equal steps what all took together. One job
+/// alone stays as it is. `unlike`: they did unlike work, of which operations per second are summed,
+/// and nothing else.
+std::pair<Run, std::vector<Environment>> merge_jobs(std::vector<Report> jobs, bool unlike = false,
+                                                    JobOrder order = JobOrder::at_once);
 
 /// Appends what `all` does not have of `found` and makes `ranks`, which index `found`, index `all`.
 /// An environment is that of a host; GPUs are known by their UUID, and one without is another.

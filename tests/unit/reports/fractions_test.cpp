@@ -293,7 +293,7 @@ TEST(MergeSerialJobs, SumsImagesAndSeconds) {
     run.window.value->seconds = i == 0 ? 1 : 4;
     run.ranks[0].window_start_unix_seconds = i == 0 ? 100 : 130;
   }
-  const nearmetal::Run run = merge_serial_jobs(jobs).first;
+  const nearmetal::Run run = merge_jobs(jobs, false, nearmetal::JobOrder::in_turn).first;
   EXPECT_DOUBLE_EQ(*run.throughput, 400) << "2000 images in 5 s";
   ASSERT_EQ(run.jobs.size(), 2);
   EXPECT_DOUBLE_EQ(run.jobs[1].throughput, 250);
