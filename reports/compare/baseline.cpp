@@ -72,27 +72,24 @@ std::vector<KeyField> nearest_context(const RunSet& history, const std::vector<K
   return nearest;
 }
 
-using Runs = std::vector<const SetRun*>;
-
 // The runs of an arm in that context, in order of their start.
-Runs runs_of(const RunArm& arm, const std::vector<KeyField>& context, const std::string& since) {
-  Runs runs = runs_where(arm, [&](const SetRun& run) {
+SomeRuns runs_of(const RunArm& arm, const std::vector<KeyField>& context,
+                 const std::string& since) {
+  return in_order(runs_where(arm, [&](const SetRun& run) {
     return run.run.started_at >= since && key_differences(context, context_of(run.key)).empty();
-  });
-  std::ranges::stable_sort(runs, {}, [](const SetRun* run) { return run->run.started_at; });
-  return runs;
+  }));
 }
 
 // The first complete runs; none where the recent ones still begin with them, all in one session.
-Runs anchor_of(const Runs& runs, const BaselineWindow& window) {
-  Runs anchor;
+SomeRuns anchor_of(const SomeRuns& runs, const BaselineWindow& window) {
+  SomeRuns anchor;
   for (const SetRun* run : runs) {
     if (std::ssize(anchor) == window.anchor_runs) break;
     if (run->run.status == Status::complete) anchor.push_back(run);
   }
   const bool moved_on = std::ssize(runs) > window.recent_runs;
   const bool later_session = !anchor.empty() && anchor.back()->session != runs.back()->session;
-  return moved_on || later_session ? anchor : Runs{};
+  return moved_on || later_session ? anchor : SomeRuns{};
 }
 
 // FINGERPRINT/TIME-HASH.json.
@@ -153,7 +150,7 @@ void plan(const Sessions& sessions, double deviation, const DecisionRule& rule,
 }
 
 // Of each split, which of the runs are new.
-std::vector<std::vector<bool>> splits_of(const Runs& runs, const Sessions& sessions) {
+std::vector<std::vector<bool>> splits_of(const SomeRuns& runs, const Sessions& sessions) {
   constexpr int drawn = 1000;
   std::vector<std::vector<bool>> splits;
   for (const auto& [name, unused] : sessions) {
@@ -171,16 +168,16 @@ std::vector<std::vector<bool>> splits_of(const Runs& runs, const Sessions& sessi
 }
 
 // As a gate does, with the latest runs of the rest.
-SelfTest self_test(Runs runs, const Sessions& sessions, const DecisionRule& rule) {
+SelfTest self_test(SomeRuns runs, const Sessions& sessions, const DecisionRule& rule) {
   SelfTest test;
   test.detectable_drop = Unknown{"it takes 3 sessions, or 5 runs of one, that differ"};
   if (sessions.size() == 2) return test;
   CompareOptions options;
   options.rule = rule;
   std::vector<double> drops;  // from which on each split calls the new part SLOWER
-  std::ranges::stable_sort(runs, {}, [](const SetRun* run) { return run->run.started_at; });
+  runs = in_order(std::move(runs));
   for (const std::vector<bool>& is_new : splits_of(runs, sessions)) {
-    Runs sides[2];
+    SomeRuns sides[2];
     for (size_t i = 0; i < runs.size(); ++i) sides[is_new[i] ? 1 : 0].push_back(runs[i]);
     const size_t left = std::ssize(sides[0]) -
                         std::min<int64_t>(std::ssize(sides[0]), BaselineWindow{}.recent_runs);
@@ -203,7 +200,7 @@ SelfTest self_test(Runs runs, const Sessions& sessions, const DecisionRule& rule
   return test;
 }
 
-void summarise(const Runs& runs, const DecisionRule& rule, bool with_self_test,
+void summarise(const SomeRuns& runs, const DecisionRule& rule, bool with_self_test,
                BaselineSeries& series) {
   std::vector<double> values;
   Sessions sessions;
@@ -314,7 +311,7 @@ Baseline matching_runs(const RunSet& history, const RunSet& next, const Baseline
   const std::vector<KeyField> context = nearest_context(history, context_of(first->key));
   Baseline matching;
   for (const RunArm& arm : history.arms) {
-    const Runs runs = runs_of(arm, context, window.since);
+    const SomeRuns runs = runs_of(arm, context, window.since);
     const auto add = [&](RunSet& set, std::span<const SetRun* const> chosen) {
       for (const SetRun* run : chosen) add_run(set, arm.name, *run, history.environments);
     };
@@ -357,7 +354,7 @@ std::vector<std::string> new_hosts(const RunSet& history, const RunSet& next) {
 
 std::vector<BaselineSeries> series_of(const RunSet& set, const std::string& baseline,
                                       const DecisionRule& rule, bool with_self_test) {
-  std::map<std::pair<std::string, std::string>, std::pair<BaselineSeries, Runs>> found;
+  std::map<std::pair<std::string, std::string>, std::pair<BaselineSeries, SomeRuns>> found;
   for (const RunArm& arm : set.arms) {
     for (const SetRun& run : arm.runs) {
       const std::string name = fingerprint(run);

@@ -47,10 +47,7 @@ double within_error(const Run& run) {
 
 SideValues values_of(const RunArm& arm, const Metric& metric) {
   SideValues side;
-  std::vector<const SetRun*> runs;
-  for (const SetRun& run : arm.runs) runs.push_back(&run);
-  std::ranges::stable_sort(runs, {}, [](const SetRun* run) { return run->run.started_at; });
-  for (const SetRun* run : runs) {
+  for (const SetRun* run : in_order(runs_where(arm, [](const SetRun&) { return true; }))) {
     const Maybe<double> value = metric.value_of(run->run);
     if (run->run.status == Status::complete && !value) side.lack = value.reason;
     const std::string why_not = why_left_out(run->run, value);
@@ -114,7 +111,7 @@ void fill_tests(ComparisonRow& row, const LogEstimate& estimate, const Metric& m
   row.p_worse = p_of_at_most(better, -margin);
   row.p_better = p_of_at_least(better, margin);
   row.p_regression = p_of_at_least(better, -margin);
-  row.verdict = verdict_of(better, rule);
+  row.verdict = verdict_of(estimate, metric, rule);
   row.reason = reason_of(row.verdict);
 }
 
@@ -127,8 +124,8 @@ bool lies_at_margin(const LogEstimate& estimate, const DecisionRule& rule) {
 }
 
 // More runs, or more sessions of as many runs, that would decide.
-void plan_more(ComparisonRow& row, const RunDifference& found, const Metric& metric,
-               const CompareOptions& options) {
+void plan_more(ComparisonRow& row, const RunDifference& found, const ComparedSides& sides) {
+  const CompareOptions& options = sides.options;
   const DecisionRule& rule = options.rule;
   if (row.verdict != Verdict::inconclusive) {
     row.more_runs = row.more_sessions = Unknown{"decided"};
@@ -139,7 +136,7 @@ void plan_more(ComparisonRow& row, const RunDifference& found, const Metric& met
         Unknown{"its distance from the margin is noise: no number of runs can be promised"};
     return;
   }
-  const double truth = goodness(found.estimate, metric).value;
+  const double truth = goodness(found.estimate, sides.metric).value;
   row.more_sessions = Unknown{"all runs are of one session"};
   if (found.of_sessions) {
     row.more_runs = Unknown{"more runs of these sessions would not decide; more sessions may"};
@@ -160,24 +157,25 @@ void plan_more(ComparisonRow& row, const RunDifference& found, const Metric& met
 }
 
 // Ranks of runs that share a session are not independent.
-Maybe<double> rank_test(Method method, const CountedRuns& base, const CountedRuns& next) {
+Maybe<double> rank_test(Method method, const ComparedSides& sides) {
   if (method == Method::sessions) return Unknown{"runs of one session are not independent"};
   if (method == Method::trend) return Unknown{"the runs follow a trend"};
-  if (method == Method::welch) return mann_whitney_p(next.values, base.values);
-  return wilcoxon_p(log_ratios(base, next));
+  if (method == Method::welch) {
+    return mann_whitney_p(sides.next.values, sides.base.values);
+  }
+  return wilcoxon_p(sides.log_ratios());
 }
 
 // The median takes independent runs, or pairs of them.
-void fill_median(ComparisonRow& row, const CountedRuns& base, const CountedRuns& next,
-                 const DecisionRule& rule) {
+void fill_median(ComparisonRow& row, const ComparedSides& sides) {
   const Unknown dependent{"the runs are not independent"};
   row.median_difference = dependent;
   row.median_interval = dependent;
   if (row.method == Method::sessions || row.method == Method::trend) return;
-  const double confidence = 1 - 2 * rule.alpha;
+  const double confidence = 1 - 2 * sides.options.rule.alpha;
   const Shift found = row.method == Method::paired
-                          ? shift_of_pairs(log_ratios(base, next), confidence)
-                          : shift_of(base.values, next.values, confidence);
+                          ? shift_of_pairs(sides.log_ratios(), confidence)
+                          : shift_of(sides.base.values, sides.next.values, confidence);
   row.median_difference = std::expm1(found.value);
   row.median_interval = Unknown{found.interval.reason};
   if (found.interval) {
@@ -186,34 +184,28 @@ void fill_median(ComparisonRow& row, const CountedRuns& base, const CountedRuns&
   }
 }
 
-// Bad runs and trends may leave no verdict.
-void doubt_verdict(ComparisonRow& row, const CountedRuns& base, const CountedRuns& next,
-                   const Metric& metric, const CompareOptions& options) {
-  row.doubt = doubt_of(row, base, next, metric, options);
-  if (!row.doubt) return;
-  row.verdict = Verdict::inconclusive;
-  row.reason = *row.doubt;
-  row.more_runs = row.more_sessions = Unknown{*row.doubt};
-}
-
-void fill_figures(ComparisonRow& row, const RunDifference& found, const SideValues& base,
-                  const SideValues& next, const Metric& metric, const CompareOptions& options) {
+void fill_figures(ComparisonRow& row, const RunDifference& found, const ComparedSides& sides) {
+  const DecisionRule& rule = sides.options.rule;
   row.method = found.method;
   if (found.of_sessions) {
-    row.base_sessions = sessions_of(base);
-    row.new_sessions = sessions_of(next);
+    row.base_sessions = sessions_of(sides.base);
+    row.new_sessions = sessions_of(sides.next);
   }
-  fill_tests(row, found.estimate, metric, options.rule);
-  row.rank_test_p = rank_test(found.method, base, next);
-  fill_median(row, base, next, options.rule);
-  row.detectable_drop = detectable_drop(found.estimate, options.rule, planned_power);
+  fill_tests(row, found.estimate, sides.metric, rule);
+  row.rank_test_p = rank_test(found.method, sides);
+  fill_median(row, sides);
+  row.detectable_drop = detectable_drop(found.estimate, rule, planned_power);
   if (found.method == Method::trend) {
     row.notes.push_back({"trend", "the runs of both sides change by " +
                                       signed_percent(std::expm1(found.trend)) +
                                       " from one to the next, which the difference leaves out"});
   }
-  plan_more(row, found, metric, options);
-  doubt_verdict(row, base, next, metric, options);
+  plan_more(row, found, sides);
+  row.doubt = doubt_of(row, sides);
+  if (!row.doubt) return;
+  row.verdict = Verdict::inconclusive;  // bad runs and trends leave none
+  row.reason = *row.doubt;
+  row.more_runs = row.more_sessions = Unknown{*row.doubt};
 }
 
 void mark_unmeasured(ComparisonRow& row, const Unknown& why) {
@@ -377,14 +369,15 @@ ComparisonRow compare_arms(const RunArm& base_arm, const RunArm& new_arm, const 
     mark_unmeasured(row, {row.reason});
     return row;
   }
-  auto found = run_difference(base, next, values_of(others, metric), options.base_can_grow);
+  const ComparedSides sides{base, next, metric, options};
+  auto found = run_difference(sides, values_of(others, metric));
   if (!found && metric.is_exact) found = exact_difference(base, next);
   if (found) {
-    fill_figures(row, *found, base, next, metric, options);
+    fill_figures(row, *found, sides);
   } else {
     fill_difference_alone(row, are_pairs(base.runs, next.runs));
   }
-  add_run_notes(row, base.runs, next.runs, base.values, next.values);
+  add_run_notes(row, base, next);
   return row;
 }
 

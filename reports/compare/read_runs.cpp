@@ -23,7 +23,7 @@ double window_seconds(const Run& run) { return run.window ? run.window->seconds 
 
 // A run given twice would count as two that agree to the last digit.
 void require_distinct(const RunArm& arm) {
-  std::vector<const SetRun*> runs;
+  SomeRuns runs;
   for (const SetRun& run : arm.runs) runs.push_back(&run);
   const auto order = [](const SetRun* run) {
     return std::pair(std::string_view(beginning_of(*run)), window_seconds(run->run));

@@ -17,128 +17,11 @@ RunGroup group_of(const LogEstimate& mean, size_t runs, bool can_grow) {
           can_grow};
 }
 
-// The side without one of its runs.
-CountedRuns without(CountedRuns side, size_t at) {
-  side.runs.erase(side.runs.begin() + static_cast<std::ptrdiff_t>(at));
-  side.values.erase(side.values.begin() + static_cast<std::ptrdiff_t>(at));
-  return side;
-}
+// Below this p of trend_p() runs are taken to follow one: independent runs do in 1 %.
+constexpr double trend_below = 0.01;
 
-// The reason for doubt where the verdict would be another without one run that lies far from the
-// others.
-std::optional<std::string> depends_on_a_run(const ComparisonRow& row, const CountedRuns& base,
-                                            const CountedRuns& next, const Metric& metric,
-                                            const CompareOptions& options) {
-  constexpr size_t fewest = 5;
-  if (std::min(base.runs.size(), next.runs.size()) < fewest) return std::nullopt;
-  const bool pairs = row.method == Method::paired;
-  for (const CountedRuns* side : {&base, &next}) {
-    const std::vector<bool> far = outliers(side->values);
-    for (size_t i = 0; i < far.size(); ++i) {
-      if (!far[i]) continue;
-      const CountedRuns left = pairs || side == &base ? without(base, i) : base;
-      const CountedRuns right = pairs || side == &next ? without(next, i) : next;
-      const auto found = run_difference(left, right, {}, options.base_can_grow);
-      if (!found) continue;
-      const Verdict other = verdict_of(goodness(found->estimate, metric), options.rule);
-      if (other == row.verdict) continue;
-      const Interval factors = interval(found->estimate, 1 - 2 * options.rule.alpha);
-      return "without the run of " + side->runs[i]->source + " started at " +
-             side->runs[i]->run.started_at + " the difference is " +
-             signed_percent(std::expm1(found->estimate.value),
-                            {factors.lower - 1, factors.upper - 1}) +
-             ", " + to_string(other) + ", and with it " + to_string(row.verdict) +
-             ": take more runs, or leave that one out (--since) where you know why";
-    }
-  }
-  return std::nullopt;
-}
-
-// The same where most runs say the opposite of the mean.
-std::optional<std::string> is_contradicted(const ComparisonRow& row) {
-  constexpr double rank_test_level = 0.05;
-  const double median = row.median_difference.value.value_or(0);
-  const bool opposite = median * *row.difference < 0;
-  if (!opposite || row.rank_test_p.value.value_or(1) >= rank_test_level) return std::nullopt;
-  return "the mean differs by " + signed_percent(*row.difference) + ", most runs by " +
-         signed_percent(median) + ", and the rank test sees a difference";
-}
-
-// The same where both sides change as they go, one after the other, or in pairs of which one is
-// always the first: such runs do not tell whether the second went on where the first ended, and a
-// verdict must hold in both cases.
-std::optional<std::string> depends_on_the_trend(const ComparisonRow& row, const CountedRuns& base,
-                                                const CountedRuns& next, const Metric& metric,
-                                                const DecisionRule& rule) {
-  Verdict as_one = row.verdict, anew = row.verdict;
-  const auto verdict_by = [&](const LogEstimate& estimate) {
-    return verdict_of(goodness(estimate, metric), rule);
-  };
-  if (row.method == Method::trend && one_after_other(base.runs, next.runs)) {
-    anew = verdict_by(difference(*log_mean(base.values), *log_mean(next.values)));
-  } else if (row.method == Method::paired && one_side_is_first(base.runs, next.runs)) {
-    if (const auto found = difference_beside_trend(base, next))
-      as_one = verdict_by(found->estimate);
-  }
-  if (as_one == anew) return std::nullopt;
-  return std::string("both sides change as they go: ") + to_string(as_one) +
-         " if the second went on where the first ended, " + to_string(anew) +
-         " if each began anew; take the sides by turns, each first as often";
-}
-
-// The same where one side alone changes as it goes, or neighbours are alike: a mean depends on when
-// its runs were taken.
-std::optional<std::string> depends_on_time(const ComparisonRow& row, const CountedRuns& base,
-                                           const CountedRuns& next) {
-  if (row.method != Method::welch) return std::nullopt;
-  const std::vector<double> sides[] = {base.values, next.values};
-  if (alike_neighbours_p(sides) < trend_below) {
-    return "runs are like their neighbours in time (serial correlation), so that they tell less "
-           "than as many independent ones: take the sides by turns";
-  }
-  for (const CountedRuns* side : {&base, &next}) {
-    const std::vector<double> values[] = {side->values};
-    if (trend_p(values) >= trend_below) continue;
-    const SideSummary& summary = side == &base ? row.base_side : row.new_side;
-    return "the runs of " + summary.name + " change as they go, from " +
-           significant(side->values.front()) + " to " + significant(side->values.back()) +
-           ", and those of the other side do not: take the sides by turns";
-  }
-  return std::nullopt;
-}
-
-}  // namespace
-
-Sessions sessions_of(const CountedRuns& side) {
-  Sessions sessions;
-  for (size_t i = 0; i < side.runs.size(); ++i) {
-    sessions[side.runs[i]->session].push_back(std::log(side.values[i]));
-  }
-  return sessions;
-}
-
-std::vector<double> log_ratios(const CountedRuns& base, const CountedRuns& next) {
-  std::vector<double> ratios;
-  for (size_t i = 0; i < base.values.size(); ++i) {
-    ratios.push_back(std::log(next.values[i] / base.values[i]));
-  }
-  return ratios;
-}
-
-LogEstimate goodness(LogEstimate estimate, const Metric& metric) {
-  if (!metric.higher_is_better) estimate.value = -estimate.value;
-  return estimate;
-}
-
-Verdict verdict_of(const LogEstimate& goodness, const DecisionRule& rule) {
-  const Interval found = log_interval(goodness, 1 - 2 * rule.alpha);
-  const double margin = -log_margin(rule);
-  if (found.upper < -margin) return Verdict::slower;
-  if (found.lower > margin) return Verdict::faster;
-  const bool within = found.lower > -margin && found.upper < margin;
-  return within ? Verdict::equivalent : Verdict::inconclusive;
-}
-
+// Of runs of one session that follow a trend: by least squares of ln(run) on order and side, as a
+// change from run to run that both sides share, as where a machine warms up, is no difference.
 std::optional<RunDifference> difference_beside_trend(const CountedRuns& base,
                                                      const CountedRuns& next) {
   const std::vector<double> sides[] = {base.values, next.values};
@@ -177,8 +60,127 @@ std::optional<RunDifference> difference_beside_trend(const CountedRuns& base,
   return found;
 }
 
-std::optional<RunDifference> run_difference(const CountedRuns& base, const CountedRuns& next,
-                                            const CountedRuns& others, bool base_can_grow) {
+// The side without one of its runs.
+CountedRuns without(CountedRuns side, size_t at) {
+  side.runs.erase(side.runs.begin() + static_cast<std::ptrdiff_t>(at));
+  side.values.erase(side.values.begin() + static_cast<std::ptrdiff_t>(at));
+  return side;
+}
+
+// The reason for doubt where the verdict would be another without one run that lies far from the
+// others.
+std::optional<std::string> depends_on_a_run(const ComparisonRow& row, const ComparedSides& sides) {
+  constexpr size_t fewest = 5;
+  const auto& [base, next, metric, options] = sides;
+  if (std::min(base.runs.size(), next.runs.size()) < fewest) return std::nullopt;
+  const bool pairs = row.method == Method::paired;
+  for (const CountedRuns* side : {&base, &next}) {
+    const std::vector<bool> far = outliers(side->values);
+    for (size_t i = 0; i < far.size(); ++i) {
+      if (!far[i]) continue;
+      const CountedRuns left = pairs || side == &base ? without(base, i) : base;
+      const CountedRuns right = pairs || side == &next ? without(next, i) : next;
+      const auto found = run_difference({left, right, metric, options}, {});
+      if (!found) continue;
+      const Verdict other = verdict_of(found->estimate, metric, options.rule);
+      if (other == row.verdict) continue;
+      const Interval factors = interval(found->estimate, 1 - 2 * options.rule.alpha);
+      return "without the run of " + side->runs[i]->source + " started at " +
+             side->runs[i]->run.started_at + " the difference is " +
+             signed_percent(std::expm1(found->estimate.value),
+                            {factors.lower - 1, factors.upper - 1}) +
+             ", " + to_string(other) + ", and with it " + to_string(row.verdict) +
+             ": take more runs, or leave that one out (--since) where you know why";
+    }
+  }
+  return std::nullopt;
+}
+
+// The same where most runs say the opposite of the mean.
+std::optional<std::string> is_contradicted(const ComparisonRow& row) {
+  constexpr double rank_test_level = 0.05;
+  const double median = row.median_difference.value.value_or(0);
+  const bool opposite = median * *row.difference < 0;
+  if (!opposite || row.rank_test_p.value.value_or(1) >= rank_test_level) return std::nullopt;
+  return "the mean differs by " + signed_percent(*row.difference) + ", most runs by " +
+         signed_percent(median) + ", and the rank test sees a difference";
+}
+
+// The same where both sides change as they go, one after the other, or in pairs of which one is
+// always the first: such runs do not tell whether the second went on where the first ended, and a
+// verdict must hold in both cases.
+std::optional<std::string> depends_on_the_trend(const ComparisonRow& row,
+                                                const ComparedSides& sides) {
+  const auto& [base, next, metric, options] = sides;
+  Verdict as_one = row.verdict, anew = row.verdict;
+  if (row.method == Method::trend && one_after_other(base.runs, next.runs)) {
+    anew = verdict_of(difference(*log_mean(base.values), *log_mean(next.values)), metric,
+                      options.rule);
+  } else if (row.method == Method::paired && one_side_is_first(base.runs, next.runs)) {
+    if (const auto found = difference_beside_trend(base, next))
+      as_one = verdict_of(found->estimate, metric, options.rule);
+  }
+  if (as_one == anew) return std::nullopt;
+  return std::string("both sides change as they go: ") + to_string(as_one) +
+         " if the second went on where the first ended, " + to_string(anew) +
+         " if each began anew; take the sides by turns, each first as often";
+}
+
+// The same where one side alone changes as it goes, or neighbours are alike: a mean depends on when
+// its runs were taken.
+std::optional<std::string> depends_on_time(const ComparisonRow& row, const CountedRuns& base,
+                                           const CountedRuns& next) {
+  if (row.method != Method::welch) return std::nullopt;
+  const std::vector<double> sides[] = {base.values, next.values};
+  if (alike_neighbours_p(sides) < trend_below) {
+    return "runs are like their neighbours in time (serial correlation), so that they tell less "
+           "than as many independent ones: take the sides by turns";
+  }
+  for (const CountedRuns* side : {&base, &next}) {
+    const std::vector<double> values[] = {side->values};
+    if (trend_p(values) >= trend_below) continue;
+    const SideSummary& summary = side == &base ? row.base_side : row.new_side;
+    return "the runs of " + summary.name + " change as they go, from " +
+           significant(side->values.front()) + " to " + significant(side->values.back()) +
+           ", and those of the other side do not: take the sides by turns";
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Sessions sessions_of(const CountedRuns& side) {
+  Sessions sessions;
+  for (size_t i = 0; i < side.runs.size(); ++i) {
+    sessions[side.runs[i]->session].push_back(std::log(side.values[i]));
+  }
+  return sessions;
+}
+
+std::vector<double> ComparedSides::log_ratios() const {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < base.values.size(); ++i) {
+    ratios.push_back(std::log(next.values[i] / base.values[i]));
+  }
+  return ratios;
+}
+
+LogEstimate goodness(LogEstimate estimate, const Metric& metric) {
+  if (!metric.higher_is_better) estimate.value = -estimate.value;
+  return estimate;
+}
+
+Verdict verdict_of(const LogEstimate& estimate, const Metric& metric, const DecisionRule& rule) {
+  const Interval found = log_interval(goodness(estimate, metric), 1 - 2 * rule.alpha);
+  const double margin = -log_margin(rule);
+  if (found.upper < -margin) return Verdict::slower;
+  if (found.lower > margin) return Verdict::faster;
+  const bool within = found.lower > -margin && found.upper < margin;
+  return within ? Verdict::equivalent : Verdict::inconclusive;
+}
+
+std::optional<RunDifference> run_difference(const ComparedSides& sides, const CountedRuns& others) {
+  const auto& [base, next, metric, options] = sides;
   if (std::min(base.values.size(), next.values.size()) < 2) return std::nullopt;
   const Sessions of_base_sessions = sessions_of(base), of_new_sessions = sessions_of(next);
   const auto by_sessions =
@@ -189,7 +191,7 @@ std::optional<RunDifference> run_difference(const CountedRuns& base, const Count
   // Runs of several sessions are no independent sample.
   if (std::max(of_base_sessions.size(), of_new_sessions.size()) > 1) return std::nullopt;
   if (are_pairs(base.runs, next.runs)) {
-    const auto estimate = mean_of_logs(log_ratios(base, next));
+    const auto estimate = mean_of_logs(sides.log_ratios());
     if (!estimate) return std::nullopt;
     return RunDifference{
         Method::paired, *estimate, {group_of(*estimate, next.values.size(), true)}};
@@ -199,18 +201,16 @@ std::optional<RunDifference> run_difference(const CountedRuns& base, const Count
   if (!of_base || !of_new) return std::nullopt;
   return RunDifference{Method::welch,
                        difference(*of_base, *of_new),
-                       {group_of(*of_base, base.values.size(), base_can_grow),
+                       {group_of(*of_base, base.values.size(), options.base_can_grow),
                         group_of(*of_new, next.values.size(), true)}};
 }
 
-std::optional<std::string> doubt_of(const ComparisonRow& row, const CountedRuns& base,
-                                    const CountedRuns& next, const Metric& metric,
-                                    const CompareOptions& options) {
+std::optional<std::string> doubt_of(const ComparisonRow& row, const ComparedSides& sides) {
   if (row.method == Method::sessions) return std::nullopt;
-  auto doubt = depends_on_a_run(row, base, next, metric, options);
+  auto doubt = depends_on_a_run(row, sides);
   if (!doubt) doubt = is_contradicted(row);
-  if (!doubt) doubt = depends_on_the_trend(row, base, next, metric, options.rule);
-  if (!doubt) doubt = depends_on_time(row, base, next);
+  if (!doubt) doubt = depends_on_the_trend(row, sides);
+  if (!doubt) doubt = depends_on_time(row, sides.base, sides.next);
   return doubt;
 }
 

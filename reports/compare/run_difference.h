@@ -14,14 +14,21 @@ namespace nearmetal {
 
 /// Runs of one arm that count, in order of their start.
 struct CountedRuns {
-  std::vector<const SetRun*> runs;
+  SomeRuns runs;
   std::vector<double> values;  // of the metric, above 0
 };
 
 Sessions sessions_of(const CountedRuns& side);
 
-/// ln(new / base) of each pair.
-std::vector<double> log_ratios(const CountedRuns& base, const CountedRuns& next);
+struct ComparedSides {
+  const CountedRuns& base;
+  const CountedRuns& next;
+  const Metric& metric;
+  const CompareOptions& options;
+
+  /// ln(new / base) of each pair.
+  std::vector<double> log_ratios() const;
+};
 
 struct RunDifference {
   Method method = Method::welch;
@@ -34,28 +41,17 @@ struct RunDifference {
 /// The same so that more is better.
 LogEstimate goodness(LogEstimate estimate, const Metric& metric);
 
-/// By the interval of an estimate of which more is better.
-Verdict verdict_of(const LogEstimate& goodness, const DecisionRule& rule);
-
-/// Below this p of trend_p() runs are taken to follow one: independent runs do in 1 %.
-inline constexpr double trend_below = 0.01;
-
-/// Of runs of one session that follow a trend: by least squares of ln(run) on order and side, as a
-/// change from run to run that both sides share, as where a machine warms up, is no difference.
-std::optional<RunDifference> difference_beside_trend(const CountedRuns& base,
-                                                     const CountedRuns& next);
+/// By its interval.
+Verdict verdict_of(const LogEstimate& estimate, const Metric& metric, const DecisionRule& rule);
 
 /// From means of sessions where a side has several, or `others`, runs of neither side, show how
 /// they differ; else from pairs, else from two samples, beside their trend where they follow one.
 /// None for fewer than 2 runs a side, and where nothing varies.
-std::optional<RunDifference> run_difference(const CountedRuns& base, const CountedRuns& next,
-                                            const CountedRuns& others, bool base_can_grow);
+std::optional<RunDifference> run_difference(const ComparedSides& sides, const CountedRuns& others);
 
 /// Why a row of runs of one session leaves no verdict: it would be another without one run that
 /// lies far from the others, most runs contradict the mean, or it depends on when runs were taken.
 /// None where it holds, and of several sessions. The row has its figures.
-std::optional<std::string> doubt_of(const ComparisonRow& row, const CountedRuns& base,
-                                    const CountedRuns& next, const Metric& metric,
-                                    const CompareOptions& options);
+std::optional<std::string> doubt_of(const ComparisonRow& row, const ComparedSides& sides);
 
 }  // namespace nearmetal

@@ -14,8 +14,6 @@
 namespace nearmetal {
 namespace {
 
-using Runs = std::vector<const SetRun*>;
-
 // Runs whose mean is hardly better known than they differ are too short.
 constexpr double large_within = 1.0 / 3;
 // Of sessions: below, intervals are wide.
@@ -25,7 +23,7 @@ constexpr int64_t fewest_pairs_for_rank_test = 6;
 
 const std::string& start(const SetRun* run) { return run->run.started_at; }
 
-void add_order_note(ComparisonRow& row, const Runs& base, const Runs& next) {
+void add_order_note(ComparisonRow& row, const SomeRuns& base, const SomeRuns& next) {
   if (base.empty() || next.empty()) return;
   if (is_imported(*base.front())) return;  // when they were taken is seldom told
   const bool by_sessions = row.method == Method::sessions;
@@ -50,7 +48,7 @@ void add_order_note(ComparisonRow& row, const Runs& base, const Runs& next) {
                        "them would look like a difference"});
 }
 
-void add_kind_note(ComparisonRow& row, const Runs& base, const Runs& next) {
+void add_kind_note(ComparisonRow& row, const SomeRuns& base, const SomeRuns& next) {
   if (base.empty() || next.empty()) return;
   if (is_imported(*base.front())) {
     std::set<std::string> derivations;
@@ -72,7 +70,7 @@ void add_kind_note(ComparisonRow& row, const Runs& base, const Runs& next) {
 }
 
 // Runs of both sides, as when new runs were added to the baseline that they are compared with.
-void add_shared_runs(ComparisonRow& row, const Runs& base, const Runs& next) {
+void add_shared_runs(ComparisonRow& row, const SomeRuns& base, const SomeRuns& next) {
   const auto identity = [](const SetRun* run) {
     return std::pair(beginning_of(*run), run->run.throughput.value);
   };
@@ -87,12 +85,12 @@ void add_shared_runs(ComparisonRow& row, const Runs& base, const Runs& next) {
                           row.base_side.name + ", too: that hides a difference"});
 }
 
-void add_outliers(ComparisonRow& row, const Runs& runs, const std::vector<double>& values) {
-  const std::vector<bool> outlying = outliers(values);
-  for (size_t i = 0; i < runs.size(); ++i) {
+void add_outliers(ComparisonRow& row, const CountedRuns& side) {
+  const std::vector<bool> outlying = outliers(side.values);
+  for (size_t i = 0; i < outlying.size(); ++i) {
     if (!outlying[i]) continue;
-    row.notes.push_back({"outlier", "the run of " + runs[i]->source + " started at " +
-                                        runs[i]->run.started_at +
+    row.notes.push_back({"outlier", "the run of " + side.runs[i]->source + " started at " +
+                                        side.runs[i]->run.started_at +
                                         " lies far from the others of its side; it counts"});
   }
 }
@@ -157,7 +155,7 @@ RunWarning folded(const std::vector<WarningOfRun>& all) {
   return found;
 }
 
-std::set<std::string> plans_of(const Runs& runs) {
+std::set<std::string> plans_of(const SomeRuns& runs) {
   std::set<std::string> hashes;
   for (const SetRun* run : runs) {
     for (const Rank& rank : run->run.ranks) {
@@ -167,7 +165,7 @@ std::set<std::string> plans_of(const Runs& runs) {
   return hashes;
 }
 
-void add_different_software(ComparisonRow& row, const Runs& base, const Runs& next) {
+void add_different_software(ComparisonRow& row, const SomeRuns& base, const SomeRuns& next) {
   if (base.empty() || is_imported(*base.front())) return;  // nothing of it is told
   if (plans_of(base) != plans_of(next)) {
     row.notes.push_back({"different_plans",
@@ -186,10 +184,10 @@ void add_different_software(ComparisonRow& row, const Runs& base, const Runs& ne
   }
 }
 
-void add_few_steps(ComparisonRow& row, const Runs& base, const Runs& next) {
+void add_few_steps(ComparisonRow& row, const SomeRuns& base, const SomeRuns& next) {
   const int64_t needed = metric_from(row.metric).fewest_steps;
   int64_t fewest = needed;
-  for (const Runs* runs : {&base, &next}) {
+  for (const SomeRuns* runs : {&base, &next}) {
     for (const SetRun* run : *runs) {
       if (run->run.window) fewest = std::min(fewest, run->run.window->steps);
     }
@@ -220,17 +218,17 @@ void add_rank_test_note(ComparisonRow& row) {
 
 }  // namespace
 
-bool one_after_other(const Runs& base, const Runs& next) {
+bool one_after_other(const SomeRuns& base, const SomeRuns& next) {
   return start(base.back()) <= start(next.front()) || start(next.back()) <= start(base.front());
 }
 
-bool one_side_is_first(const Runs& base, const Runs& next) {
+bool one_side_is_first(const SomeRuns& base, const SomeRuns& next) {
   size_t of_base = 0;
   for (size_t i = 0; i < base.size(); ++i) of_base += start(base[i]) < start(next[i]) ? 1 : 0;
   return of_base == 0 || of_base == base.size();
 }
 
-bool are_pairs(const Runs& base, const Runs& next) {
+bool are_pairs(const SomeRuns& base, const SomeRuns& next) {
   bool pairs = base.size() == next.size() && base.size() > 1;
   for (size_t i = 1; pairs && i < base.size(); ++i) {
     const std::string& before = std::max(start(base[i - 1]), start(next[i - 1]));
@@ -259,7 +257,7 @@ std::vector<std::string> left_out_texts(const std::vector<LeftOut>& runs) {
   return texts;
 }
 
-std::vector<RunWarning> warnings_of(const std::vector<const SetRun*>& runs) {
+std::vector<RunWarning> warnings_of(const SomeRuns& runs) {
   std::vector<std::vector<WarningOfRun>> kinds;  // by code
   for (size_t i = 0; i < runs.size(); ++i) {
     for (const Warning& warning : runs[i]->run.warnings) {
@@ -305,20 +303,19 @@ bool was_shared(const SetRun& run) {
   });
 }
 
-void add_run_notes(ComparisonRow& row, const Runs& base, const Runs& next,
-                   const std::vector<double>& base_values, const std::vector<double>& new_values) {
-  add_kind_note(row, base, next);
-  add_order_note(row, base, next);
-  add_shared_runs(row, base, next);
+void add_run_notes(ComparisonRow& row, const CountedRuns& base, const CountedRuns& next) {
+  add_kind_note(row, base.runs, next.runs);
+  add_order_note(row, base.runs, next.runs);
+  add_shared_runs(row, base.runs, next.runs);
   add_rank_test_note(row);
-  row.base_side.warnings = warnings_of(base);
-  row.new_side.warnings = warnings_of(next);
-  add_outliers(row, base, base_values);
-  add_outliers(row, next, new_values);
-  add_groups(row, row.base_side, base_values, row.new_side, new_values);
-  add_groups(row, row.new_side, new_values, row.base_side, base_values);
-  add_different_software(row, base, next);
-  add_few_steps(row, base, next);
+  row.base_side.warnings = warnings_of(base.runs);
+  row.new_side.warnings = warnings_of(next.runs);
+  add_outliers(row, base);
+  add_outliers(row, next);
+  add_groups(row, row.base_side, base.values, row.new_side, next.values);
+  add_groups(row, row.new_side, next.values, row.base_side, base.values);
+  add_different_software(row, base.runs, next.runs);
+  add_few_steps(row, base.runs, next.runs);
   add_short_runs(row, row.base_side);
   add_short_runs(row, row.new_side);
 }

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "reports/compare/compare.h"
+#include "reports/compare/run_difference.h"
 
 namespace nearmetal {
 
@@ -26,21 +26,19 @@ struct LeftOut {
 std::vector<std::string> left_out_texts(const std::vector<LeftOut>& runs);
 
 /// Whether all runs of one side, each in order of their start, came after those of the other.
-bool one_after_other(const std::vector<const SetRun*>& base,
-                     const std::vector<const SetRun*>& next);
+bool one_after_other(const SomeRuns& base, const SomeRuns& next);
 
 /// Whether two sides of complete runs, each in order of their start, were taken in pairs: the first
 /// of each side, then the second of each, and so on, in any order within a pair. Drift, of heat or
 /// clocks, cancels in pairs, adds noise where runs are mixed, and looks like a difference where one
 /// side came after the other.
-bool are_pairs(const std::vector<const SetRun*>& base, const std::vector<const SetRun*>& next);
+bool are_pairs(const SomeRuns& base, const SomeRuns& next);
 /// Whether it is the same side in all pairs.
-bool one_side_is_first(const std::vector<const SetRun*>& base,
-                       const std::vector<const SetRun*>& next);
+bool one_side_is_first(const SomeRuns& base, const SomeRuns& next);
 
 /// The warnings of the runs, each kind once, however many jobs and ranks of a run gave it, in the
 /// order in which they came.
-std::vector<RunWarning> warnings_of(const std::vector<const SetRun*>& runs);
+std::vector<RunWarning> warnings_of(const SomeRuns& runs);
 
 /// "2 runs", "2 of 5 runs, 1.74 to 1.99 CPUs", "2 runs, quoting the worst".
 std::string extent_text(const RunWarning& found, const std::string& runs);
@@ -48,8 +46,6 @@ std::string extent_text(const RunWarning& found, const std::string& runs);
 /// Adds the notes of a row with figures: a kind that is not measured, order in time, runs on both
 /// sides, warnings of the runs, outliers, other plans or versions of the program, too few or too
 /// short runs.
-void add_run_notes(ComparisonRow& row, const std::vector<const SetRun*>& base,
-                   const std::vector<const SetRun*>& next, const std::vector<double>& base_values,
-                   const std::vector<double>& new_values);
+void add_run_notes(ComparisonRow& row, const CountedRuns& base, const CountedRuns& next);
 
 }  // namespace nearmetal

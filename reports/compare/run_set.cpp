@@ -247,8 +247,13 @@ std::vector<std::reference_wrapper<const SetRun>> all_runs(const RunSet& set) {
   return runs;
 }
 
-std::vector<const SetRun*> complete_runs(const RunArm& arm) {
+SomeRuns complete_runs(const RunArm& arm) {
   return runs_where(arm, [](const SetRun& run) { return run.run.status == Status::complete; });
+}
+
+SomeRuns in_order(SomeRuns runs) {
+  std::ranges::stable_sort(runs, {}, [](const SetRun* run) { return run->run.started_at; });
+  return runs;
 }
 
 SampleUnit unit_of(const RunArm& arm) {
@@ -327,7 +332,7 @@ void require_none_imported(const RunSet& set, const std::string& beginning) {
                       " holds imported results, which others published");
 }
 
-std::vector<Tool> builds_of(const std::vector<const SetRun*>& runs) {
+std::vector<Tool> builds_of(const SomeRuns& runs) {
   std::vector<Tool> builds;
   for (const SetRun* run : runs) add_new(builds, run->tool);
   return builds;

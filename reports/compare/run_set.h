@@ -56,20 +56,26 @@ struct RunSet {
   std::vector<std::string> foreign{};  // files in folders that are no reports, left out
 };
 
+/// Some of its runs.
+using SomeRuns = std::vector<const SetRun*>;
+
 /// The runs of all arms.
 std::vector<std::reference_wrapper<const SetRun>> all_runs(const RunSet& set);
 
 /// Those of an arm that are so.
 template <class Predicate>
-std::vector<const SetRun*> runs_where(const RunArm& arm, const Predicate& holds) {
-  std::vector<const SetRun*> runs;
+SomeRuns runs_where(const RunArm& arm, const Predicate& holds) {
+  SomeRuns runs;
   for (const SetRun& run : arm.runs) {
     if (holds(run)) runs.push_back(&run);
   }
   return runs;
 }
 
-std::vector<const SetRun*> complete_runs(const RunArm& arm);
+SomeRuns complete_runs(const RunArm& arm);
+
+/// By the time at which they began.
+SomeRuns in_order(SomeRuns runs);
 
 /// The hosts of its ranks: "node0+node1".
 std::string hosts_of(const RunSet& set, const Run& run);
@@ -109,7 +115,7 @@ void add_runs(RunSet& set, const Report& report, const std::string& source,
               const std::string& only_arm = "", bool with_steps = false);
 
 /// The builds of the runs, each once.
-std::vector<Tool> builds_of(const std::vector<const SetRun*>& runs);
+std::vector<Tool> builds_of(const SomeRuns& runs);
 
 /// "0.1.0 COMMIT Release and ...". With compiler and build ID where another build, of these or of
 /// `others`, would read the same.

@@ -309,7 +309,7 @@ std::string google_benchmark_json(const RunSet& set) {
   Json benchmarks = Json::array();
   for (size_t family = 0; family < set.arms.size(); ++family) {
     const RunArm& arm = set.arms[family];
-    const std::vector<const SetRun*> runs = runs_where(arm, has_figures);
+    const SomeRuns runs = runs_where(arm, has_figures);
     for (size_t repetition = 0; repetition < runs.size(); ++repetition) {
       const Run& run = runs[repetition]->run;
       const double step = milliseconds * mean_step_seconds(*run.window);

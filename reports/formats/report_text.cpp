@@ -133,7 +133,7 @@ std::string worst_text(const RunWarning& found, const RunOfArm& worst, bool name
 
 // Adds each kind of warning once.
 void add_warnings(std::vector<std::string>& lines, const RunSet& set) {
-  std::vector<const SetRun*> runs;
+  SomeRuns runs;
   std::vector<RunOfArm> places;
   for (const RunArm& arm : set.arms) {
     for (size_t i = 0; i < arm.runs.size(); ++i) {

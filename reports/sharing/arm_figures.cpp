@@ -100,7 +100,7 @@ std::vector<double> speeds_of_jobs(const Run& run) {
   return speeds;
 }
 
-std::vector<const SetRun*> timed_runs(const RunArm& arm) {
+SomeRuns timed_runs(const RunArm& arm) {
   return runs_where(arm, [](const SetRun& run) {
     return run.run.status == Status::complete && (run.run.throughput || !run.run.jobs.empty());
   });

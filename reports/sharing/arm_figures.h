@@ -12,7 +12,7 @@ namespace nearmetal {
 std::vector<double> speeds_of_jobs(const Run& run);
 
 /// The runs that are complete and report how fast they were, or each of their unlike jobs.
-std::vector<const SetRun*> timed_runs(const RunArm& arm);
+SomeRuns timed_runs(const RunArm& arm);
 
 // Means over these; but for memory, power and energy of an arm with a share:
 

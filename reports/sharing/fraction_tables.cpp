@@ -138,7 +138,7 @@ TextTable neighbours_table(const RunSet& set) {
   TextTable table{.columns = {{"arm"}, {"neighbours", true}, {"load"}, {"all of them", true}}};
   for (const RunArm& arm : set.arms) {
     std::map<std::string, NeighboursOfOneLoad> loads;
-    const std::vector<const SetRun*> runs = complete_runs(arm);
+    const SomeRuns runs = complete_runs(arm);
     for (const SetRun* run : runs) {
       for (const Neighbour& one : run->run.neighbours) {
         NeighboursOfOneLoad& load = loads[one.load];

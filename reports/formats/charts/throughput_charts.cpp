@@ -119,25 +119,21 @@ constexpr const char* one_number_of_ranks =
 
 constexpr size_t most_listed = 24;  // of an arm
 
-using Runs = std::vector<const SetRun*>;
-
 // The complete runs of an arm that it took itself, in order of their start.
-Runs runs_in_order(const RunArm& arm) {
-  Runs runs =
-      runs_where(arm, [](const SetRun& run) { return has_throughput(run) && !is_imported(run); });
-  std::ranges::stable_sort(runs, {}, [](const SetRun* run) { return run->run.started_at; });
-  return runs;
+SomeRuns runs_in_order(const RunArm& arm) {
+  return in_order(
+      runs_where(arm, [](const SetRun& run) { return has_throughput(run) && !is_imported(run); }));
 }
 
-std::vector<double> throughputs_of(const Runs& runs) {
+std::vector<double> throughputs_of(const SomeRuns& runs) {
   std::vector<double> values;
   for (const SetRun* run : runs) values.push_back(*run->run.throughput);
   return values;
 }
 
 // In order of their start.
-std::vector<Runs> sessions_in_order(const RunArm& arm) {
-  std::vector<Runs> sessions;
+std::vector<SomeRuns> sessions_in_order(const RunArm& arm) {
+  std::vector<SomeRuns> sessions;
   std::map<std::string, size_t> places;
   for (const SetRun* run : runs_in_order(arm)) {
     const auto [place, is_new] = places.emplace(run->session, sessions.size());
@@ -147,7 +143,7 @@ std::vector<Runs> sessions_in_order(const RunArm& arm) {
   return sessions;
 }
 
-std::vector<Environment> machines_of(const Runs& runs, const RunSet& set) {
+std::vector<Environment> machines_of(const SomeRuns& runs, const RunSet& set) {
   std::vector<Environment> machines;
   for (const SetRun* run : runs) {
     for (const Rank& rank : run->run.ranks) {
@@ -159,7 +155,7 @@ std::vector<Environment> machines_of(const Runs& runs, const RunSet& set) {
   return machines;
 }
 
-std::string changes_between(const Runs& before, const Runs& runs, const RunSet& set) {
+std::string changes_between(const SomeRuns& before, const SomeRuns& runs, const RunSet& set) {
   constexpr size_t most_named = 3;
   std::vector<std::string> changes;
   for (const EnvironmentDifference& found :
@@ -268,7 +264,7 @@ Chart run_order_chart(const ShownArms& shown) {
   double lowest = 0, highest = 0, longest = 0, first_line = 0;
   size_t arms = 0;
   for (const ShownArm& arm : shown.arms) {
-    const Runs runs = runs_in_order(*arm.arm);
+    const SomeRuns runs = runs_in_order(*arm.arm);
     if (runs.size() < 2 || arms == most_arms) continue;
     const double middle = median(throughputs_of(runs));
     for (size_t i = 0; i < runs.size(); ++i) {
@@ -310,7 +306,7 @@ TextTable session_table(const RunSet& set) {
   TextTable table;
   table.columns = {{"arm"}, {"from"}, {"n", true}, {"mean [95 %]", true}, {"commit"}, {"changed"}};
   for (const RunArm& arm : set.arms) {
-    const std::vector<Runs> sessions = sessions_in_order(arm);
+    const std::vector<SomeRuns> sessions = sessions_in_order(arm);
     const Sessions throughput = throughput_sessions(arm);
     for (size_t i = 0; i < sessions.size() && sessions.size() > 1; ++i) {
       const SetRun& first = *sessions[i].front();
@@ -332,7 +328,7 @@ void print_otava_csv(std::ostream& out, const RunSet& set) {
   }
   out << "\r\n";
   if (set.arms.empty()) return;
-  for (const Runs& runs : sessions_in_order(set.arms.front())) {
+  for (const SomeRuns& runs : sessions_in_order(set.arms.front())) {
     const SetRun& first = *runs.front();
     std::string line = first.run.started_at + "," + commit_of(first);
     bool in_all = true;
