@@ -236,7 +236,7 @@ void add_repeat(RunSet& set, const Repeatable& repeated, bool with_steps, const 
   require_complete(report, outcome, measured ? "; what it measured is in " + file : "",
                    context.stop);
   terminal.remark(result_text(report.arms[0].runs[0]));
-  add_runs(set, report, file, "", with_steps);
+  add_runs(set, report, file, with_steps);
 }
 
 Command rerun_command() {

@@ -54,7 +54,7 @@ void declare_tf_cnn_benchmarks(Options& options, TfForm& form) {
 
 void print_report_so(std::ostream& out, const Report& report) {
   RunSet set;
-  add_runs(set, report, "the report", "", true);
+  add_runs(set, report, "the report", true);
   print_tf_cnn_benchmarks(out, set);
 }
 

@@ -71,31 +71,28 @@ void add_sources(std::vector<Source>& sources, size_t side, const std::string& p
 }
 
 // One of several reports in a file may have the arm that is asked for.
-void read_some(Source& source, std::vector<ReportText> texts, bool with_steps) {
+void read(Source& source, bool with_steps) {
+  std::vector<ReportText> texts = report_texts(source.file);
+  const bool several = texts.size() > 1;
+  const bool foreign = !several && source.in_folder && !claims_to_be_report(texts.front().text);
   bool found = false;
   for (ReportText& text : texts) {
-    const std::string place = text.source;
-    const Report report = read_report(std::move(text));
-    const bool there = std::ranges::count(report.arms, source.arm, &Arm::name) > 0;
-    if (!source.arm.empty() && !there) continue;
-    add_runs(source.runs, report, place, source.arm, with_steps);
-    found = true;
+    try {
+      const std::string place = text.source;
+      Report report = read_report(std::move(text));
+      const bool there = std::ranges::count(report.arms, source.arm, &Arm::name) > 0;
+      if (several && !source.arm.empty() && !there) continue;
+      if (!source.arm.empty()) keep_only_arm(report, source.arm, place);
+      add_runs(source.runs, report, place, with_steps);
+      found = true;
+    } catch (const InvalidReport&) {
+      if (!foreign) throw;
+      source.runs.foreign.push_back(source.file);
+      found = true;
+    }
   }
   if (found) return;
   throw std::invalid_argument("no report in " + source.file + " has an arm '" + source.arm + "'");
-}
-
-void read(Source& source, bool with_steps) {
-  std::vector<ReportText> texts = report_texts(source.file);
-  if (texts.size() > 1) return read_some(source, std::move(texts), with_steps);
-  const bool foreign = source.in_folder && !claims_to_be_report(texts.front().text);
-  try {
-    add_runs(source.runs, read_report(std::move(texts.front())), source.file, source.arm,
-             with_steps);
-  } catch (const InvalidReport&) {
-    if (!foreign) throw;
-    source.runs.foreign.push_back(source.file);
-  }
 }
 
 // Each thread takes the next file until there are none; what is thrown waits in its source.

@@ -57,13 +57,6 @@ std::string session_of(const Run& run, const std::vector<Environment>& environme
   return joined({machines.begin(), machines.end()}) + " " + run.started_at.substr(0, day_digits);
 }
 
-void require_arm(const Report& report, const std::string& wanted, const std::string& source) {
-  if (std::ranges::find(report.arms, wanted, &Arm::name) != report.arms.end()) return;
-  std::vector<std::string> names;
-  for (const Arm& arm : report.arms) names.push_back(arm.name);
-  throw std::invalid_argument(source + " has no arm '" + wanted + "'; it has: " + joined(names));
-}
-
 RunArm& arm_in(std::vector<RunArm>& arms, const std::string& name) {
   const auto found = std::ranges::find(arms, name, &RunArm::name);
   return found != arms.end() ? *found : arms.emplace_back(RunArm{name, {}});
@@ -219,8 +212,13 @@ std::string joined_names(const RunSet& set, const Run& run,
 }  // namespace
 
 void keep_only_arm(Report& report, const std::string& arm, const std::string& source) {
-  require_arm(report, arm, source);
-  std::erase_if(report.arms, [&](const Arm& other) { return other.name != arm; });
+  std::vector<std::string> others;
+  std::erase_if(report.arms, [&](const Arm& other) {
+    if (other.name != arm) others.push_back(other.name);
+    return other.name != arm;
+  });
+  if (!report.arms.empty()) return;
+  throw std::invalid_argument(source + " has no arm '" + arm + "'; it has: " + joined(others));
 }
 
 std::string hosts_of(const RunSet& set, const Run& run) {
@@ -281,11 +279,8 @@ void add_set(RunSet& set, RunSet other) {
   set.foreign.insert(set.foreign.end(), other.foreign.begin(), other.foreign.end());
 }
 
-void add_runs(RunSet& set, const Report& report, const std::string& source,
-              const std::string& only_arm, bool with_steps) {
-  if (!only_arm.empty()) require_arm(report, only_arm, source);
+void add_runs(RunSet& set, const Report& report, const std::string& source, bool with_steps) {
   for (const Arm& arm : report.arms) {
-    if (!only_arm.empty() && arm.name != only_arm) continue;
     if (arm.unsupported) {
       add_new(set.unsupported, {arm.name, *arm.unsupported});
       continue;

@@ -108,11 +108,10 @@ void require_none_imported(const RunSet& set, const std::string& beginning);
 /// Leaves that arm alone in a report. Throws std::invalid_argument where it is not there.
 void keep_only_arm(Report& report, const std::string& arm, const std::string& source);
 
-/// Adds the runs of a report; with `only_arm`, of that one alone. Kept are their figures, which is
-/// all that comparing takes, and `with_steps` step times, losses and profile, too. Throws
-/// std::invalid_argument for an arm that is not there.
+/// Adds the runs of a report. Kept are their figures, which is all that comparing takes, and
+/// `with_steps` step times, losses and profile, too.
 void add_runs(RunSet& set, const Report& report, const std::string& source,
-              const std::string& only_arm = "", bool with_steps = false);
+              bool with_steps = false);
 
 /// The builds of the runs, each once.
 std::vector<Tool> builds_of(const SomeRuns& runs);

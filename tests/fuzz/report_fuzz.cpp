@@ -76,7 +76,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   require(to_json(report_from_json(text)) == text, "what was written reads back the same");
   RunSet all;
-  add_runs(all, report, "input", "", true);
+  add_runs(all, report, "input", true);
   show(all);
   compare_sides(all, all);
   if (report.arms.size() > 1) {

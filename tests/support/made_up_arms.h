@@ -20,7 +20,7 @@ inline Report full_report(int first_minute = 0) {
 
 inline RunSet set_of_report(const Report& report, bool with_steps = true) {
   RunSet set;
-  add_runs(set, report, "made up", "", with_steps);
+  add_runs(set, report, "made up", with_steps);
   return set;
 }
 

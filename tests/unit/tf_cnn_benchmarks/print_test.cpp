@@ -34,7 +34,7 @@ Report report_of_steps(const std::vector<double>& seconds) {
 
 std::string printed_report(const Report& report) {
   RunSet set;
-  add_runs(set, report, "made up", "", true);
+  add_runs(set, report, "made up", true);
   std::ostringstream out;
   print_tf_cnn_benchmarks(out, set);
   return out.str();
