@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
@@ -138,64 +137,45 @@ std::vector<EnvironmentDifference> environment_differences(const std::vector<Env
   return differences;
 }
 
-std::vector<Warning> doubts_of_claim(const std::vector<Environment>& bare,
-                                     const std::vector<Environment>& next, ComparisonForm form) {
+std::vector<Warning> doubts_of_claim(const RunSet& bare, const RunSet& next, ComparisonForm form) {
+  const bool vm = form == ComparisonForm::vm;
+  const std::string what = vm ? "hypervisor" : "container", name = vm ? "VM" : "container";
+  const char* const code = vm ? "claim_vm" : "claim_container";
+  const auto is_so = vm ? is_virtual : is_contained;
+  using Fact = std::optional<bool>;
+  const auto any = [](const RunSet& side, const auto& fact, const auto& wanted) {
+    return std::ranges::find(side.environments, wanted, fact) != side.environments.end();
+  };
+  const auto any_says = [&](const RunSet& side, MachineKind claim) {
+    return any(side, &Environment::claim, std::optional(claim));
+  };
+  const bool bare_is_virtual = any(bare, is_virtual, Fact(true));
+  const std::string bare_side = "the side given as bare metal ";
+  const std::string next_side = "the side given as a " + name;
   std::vector<Warning> doubts;
   const auto doubt = [&](bool holds, const Warning& why) {
     if (holds) doubts.push_back(why);
   };
-  using Side = std::vector<Environment>;
-  const auto any_is = [](const Side& side, std::optional<bool> wanted) {
-    return std::ranges::find(side, wanted, is_virtual) != side.end();
-  };
-  const auto any_contained = [](const Side& side, std::optional<bool> wanted) {
-    return std::ranges::find(side, wanted, is_contained) != side.end();
-  };
-  const auto any_says = [](const Side& side, std::optional<MachineKind> claim) {
-    return std::ranges::find(side, claim, &Environment::claim) != side.end();
-  };
-  doubt(any_is(bare, true), {"claim_bare", "the side given as bare metal shows a hypervisor"});
+  doubt(bare_is_virtual, {"claim_bare", bare_side + "shows a hypervisor"});
   doubt(any_says(bare, MachineKind::vm),
-        {"claim_bare", "the side given as bare metal was run with --environment vm"});
-  if (form == ComparisonForm::vm) {
-    doubt(any_is(next, false), {"claim_vm", "the side given as a VM shows no hypervisor"});
-    doubt(any_says(next, MachineKind::bare_metal),
-          {"claim_vm", "the side given as a VM was run with --environment bare-metal"});
-    doubt(any_is(bare, {}) || any_is(next, {}),
-          {"claim_unconfirmed", "it is not known for all hosts whether there is a hypervisor"});
-  }
-  if (form == ComparisonForm::container) {
-    doubt(any_contained(bare, true),
-          {"claim_bare", "the side given as bare metal shows a container"});
+        {"claim_bare", bare_side + "was run with --environment vm"});
+  if (!vm) {
+    doubt(any(bare, is_contained, Fact(true)), {"claim_bare", bare_side + "shows a container"});
     doubt(any_says(bare, MachineKind::container),
-          {"claim_bare", "the side given as bare metal was run with --environment container"});
-    doubt(any_contained(next, false),
-          {"claim_container", "the side given as a container shows no container"});
-    doubt(
-        any_says(next, MachineKind::bare_metal),
-        {"claim_container", "the side given as a container was run with --environment bare-metal"});
-    doubt(any_is(next, true) && !any_is(bare, true),
-          {"claim_container",
-           "the side given as a container shows a hypervisor, too: the difference is that of both "
-           "together"});
-    doubt(any_contained(bare, {}) || any_contained(next, {}),
-          {"claim_unconfirmed", "it is not known for all hosts whether there is a container"});
+          {"claim_bare", bare_side + "was run with --environment container"});
   }
-  return doubts;
-}
-
-std::vector<Warning> doubts_of_claim(const RunSet& bare, const RunSet& next, ComparisonForm form) {
-  std::vector<Warning> doubts = doubts_of_claim(bare.environments, next.environments, form);
-  if (std::ranges::none_of(next.arms, [](const RunArm& arm) { return is_imported(arm); })) {
-    return doubts;
-  }
-  const bool vm = form == ComparisonForm::vm;
-  doubts.push_back(
-      {"other_machines", std::string("the publisher says which side is bare metal and which a ") +
-                             (vm ? "VM" : "container") +
-                             ", and they are different machines: the difference is theirs as a "
-                             "whole, not that of a " +
-                             (vm ? "hypervisor" : "container") + " alone"});
+  doubt(any(next, is_so, Fact(false)), {code, next_side + " shows no " + what});
+  doubt(any_says(next, MachineKind::bare_metal),
+        {code, next_side + " was run with --environment bare-metal"});
+  doubt(!vm && any(next, is_virtual, Fact(true)) && !bare_is_virtual,
+        {code, next_side + " shows a hypervisor, too: the difference is that of both together"});
+  doubt(any(bare, is_so, Fact()) || any(next, is_so, Fact()),
+        {"claim_unconfirmed", "it is not known for all hosts whether there is a " + what});
+  doubt(std::ranges::any_of(next.arms, [](const RunArm& arm) { return is_imported(arm); }),
+        {"other_machines", "the publisher says which side is bare metal and which a " + name +
+                               ", and they are different machines: the difference is theirs as a "
+                               "whole, not that of a " +
+                               what + " alone"});
   return doubts;
 }
 

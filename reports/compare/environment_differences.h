@@ -30,10 +30,8 @@ std::vector<EnvironmentDifference> environment_differences(const std::vector<Env
                                                            const std::vector<Environment>& other);
 
 /// The doubts where what was found, or what --environment said, contradicts that the base is bare
-/// metal and the other side of this form, or where nothing confirms it.
-std::vector<Warning> doubts_of_claim(const std::vector<Environment>& bare,
-                                     const std::vector<Environment>& next, ComparisonForm form);
-/// The same; or, of imported results, that their machines are as they were published.
+/// metal and the other side a VM, or by this form a container, or where nothing confirms it; or, of
+/// imported results, that their machines are as they were published.
 std::vector<Warning> doubts_of_claim(const RunSet& bare, const RunSet& next, ComparisonForm form);
 
 /// Figures by which the sides differ more than the runs within them do, each in words: "CPU clock

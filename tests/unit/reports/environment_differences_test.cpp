@@ -23,8 +23,11 @@ std::vector<Environment> machine(bool cpu_flag, const Maybe<MachineKind>& conclu
 std::vector<std::string> doubts(const std::vector<Environment>& bare,
                                 const std::vector<Environment>& next,
                                 ComparisonForm form = ComparisonForm::vm) {
+  RunSet bare_set, new_set;
+  bare_set.environments = bare;
+  new_set.environments = next;
   std::vector<std::string> codes;
-  for (const Warning& doubt : doubts_of_claim(bare, next, form)) codes.push_back(doubt.code);
+  for (const Warning& doubt : doubts_of_claim(bare_set, new_set, form)) codes.push_back(doubt.code);
   return codes;
 }
 
