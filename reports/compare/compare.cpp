@@ -160,9 +160,9 @@ void add_rows(Comparison& comparison, const ArmPair& pair,
     }
   };
   if (pair.base == nullptr || pair.next == nullptr) {
-    const CompareOptions& options = comparison.options;
-    return add_without_figures(std::string("only in ") +
-                               (pair.base == nullptr ? new_name(options) : base_name(options)));
+    const SideWords& words = words_of(comparison.options.form);
+    return add_without_figures("only in " +
+                               (pair.base == nullptr ? words.new_name : words.base_name));
   }
   bool refused = false;
   const std::vector<KeyDifference> differences = differences_within(pair, comparison.options);
@@ -274,14 +274,14 @@ std::string other_steps(const ArmPair& pair, const CompareOptions& options) {
 // Why there is no explanation; empty where there is one.
 std::string not_explained(const ArmPair& pair, const CompareOptions& options,
                           const ExplainedSide& base_side, const ExplainedSide& new_side) {
+  const SideWords& words = words_of(options.form);
   const std::string what = "the cause of the difference is not known (";
   const std::string work = other_steps(pair, options);
   if (!work.empty()) return what + "steps of other work: " + work + ")";
   const std::string of_base = cannot_explain(base_side), of_new = cannot_explain(new_side);
   if (of_base.empty() && of_new.empty()) return "";
   return what +
-         (of_base.empty() ? new_title(options) + (": " + of_new)
-                          : base_title(options) + (": " + of_base)) +
+         (of_base.empty() ? words.new_title + ": " + of_new : words.base_title + ": " + of_base) +
          "); run both sides with --attribute";
 }
 
@@ -381,20 +381,12 @@ const Metric& throughput_of(const ArmPair& pair) {
   return of_links ? bus_bandwidth_metric() : throughput_metric(unit_of(arm));
 }
 
-const char* base_title(const CompareOptions& options) {
-  return options.form == ComparisonForm::sets ? "base" : "bare metal";
-}
-
-const char* new_title(const CompareOptions& options) {
-  return std::array{"new", "VM", "container"}.at(static_cast<size_t>(options.form));
-}
-
-const char* base_name(const CompareOptions& options) {
-  return options.form == ComparisonForm::sets ? "the base" : "bare metal";
-}
-
-const char* new_name(const CompareOptions& options) {
-  return std::array{"the new set", "the VM", "the container"}.at(static_cast<size_t>(options.form));
+const SideWords& words_of(ComparisonForm form) {
+  static const std::array<SideWords, names_of(ComparisonForm{}).size()> words = {
+      SideWords{"base", "new", "the base", "the new set"},
+      {"bare metal", "VM", "bare metal", "the VM"},
+      {"bare metal", "container", "bare metal", "the container"}};
+  return words.at(static_cast<size_t>(form));
 }
 
 std::string title_of(const ComparisonRow& row) {
@@ -427,8 +419,8 @@ std::vector<ArmPair> paired_arms(const RunSet& base, const RunSet& next) {
 
 Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions& options,
                    const RunSet& anchor) {
-  Comparison comparison{options,
-                        work_lines({{base_title(options), &base}, {new_title(options), &next}})};
+  const SideWords& words = words_of(options.form);
+  Comparison comparison{options, work_lines({{words.base_title, &base}, {words.new_title, &next}})};
   const std::vector<ArmPair> pairs = paired_arms(base, next);
   const std::vector<const Metric*> metrics = compared_metrics(pairs, options);
   comparison.options.metrics.clear();

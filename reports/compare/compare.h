@@ -131,12 +131,11 @@ struct Comparison {
   std::vector<ComparisonRow> geometric_means{};  // of the rows of a metric, where 2 or more
 };
 
-/// How tables and charts call the sides: "base" and "new", "bare metal" and "VM" or "container".
-const char* base_title(const CompareOptions& options);
-const char* new_title(const CompareOptions& options);
-/// And sentences: "the base" and "the new set", "bare metal" and "the VM" or "the container".
-const char* base_name(const CompareOptions& options);
-const char* new_name(const CompareOptions& options);
+/// How the sides are called, in tables and charts, and in sentences.
+struct SideWords {
+  std::string base_title, new_title, base_name, new_name;
+};
+const SideWords& words_of(ComparisonForm form);
 
 /// "run", or "run since 2026-01-31" where it is compared with an anchor.
 std::string title_of(const ComparisonRow& row);

@@ -356,8 +356,8 @@ ComparisonRow compare_arms(const RunArm& base_arm, const RunArm& new_arm, const 
   ComparisonRow row = row_without_figures(base_arm.name, metric, Verdict::invalid, "");
   row.base_side = summary_of(base);
   row.new_side = summary_of(next);
-  row.base_side.name = base_name(options);
-  row.new_side.name = new_name(options);
+  row.base_side.name = words_of(options.form).base_name;
+  row.new_side.name = words_of(options.form).new_name;
   for (const SideValues* side : {&base, &next}) {
     for (const std::string& text : left_out_texts(side->left_out)) {
       row.notes.push_back({"left_out", text});

@@ -148,9 +148,12 @@ constexpr const char* comparison_title = "Comparison";
 
 TitledTable table_of_key_differences(const Comparison& comparison) {
   TextTable table;
-  table.columns = {
-      {"severity"},           {"field"},  {base_title(comparison.options)}, {"differs"},
-      {"where", false, true}, {"allowed"}};
+  table.columns = {{"severity"},
+                   {"field"},
+                   {words_of(comparison.options.form).base_title},
+                   {"differs"},
+                   {"where", false, true},
+                   {"allowed"}};
   for (const KeyDifference& found : comparison.key_differences) {
     table.rows.push_back({to_string(found.severity), found.name, found.base, found.other,
                           found.source, found.allowed ? "yes" : "no"});
@@ -159,9 +162,8 @@ TitledTable table_of_key_differences(const Comparison& comparison) {
 }
 
 TitledTable table_of_environments(const Comparison& comparison) {
-  TextTable table{.columns = {{"environment"},
-                              {base_title(comparison.options)},
-                              {new_title(comparison.options)}}};
+  const SideWords& words = words_of(comparison.options.form);
+  TextTable table{.columns = {{"environment"}, {words.base_title}, {words.new_title}}};
   for (const EnvironmentDifference& difference : comparison.environment_differences) {
     table.rows.push_back({difference.name,
                           shortened(readable_fact(difference.name, difference.base)),
@@ -196,7 +198,8 @@ TitledTable table_of(const Comparison& comparison, Footnotes& footnotes) {
                      .titled = false};
   TextTable& table = titled.table;
   if (!shows_throughput_alone(options)) table.columns.push_back({"metric"});
-  for (const char* side : {base_title(options), new_title(options)}) {
+  const SideWords& words = words_of(options.form);
+  for (const std::string& side : {words.base_title, words.new_title}) {
     table.columns.push_back({side_title(side, options), true});
   }
   table.columns.insert(table.columns.end(), {{"difference [" + confidence + "]", true},
@@ -303,14 +306,14 @@ std::string title_of(const Explanation& explanation) {
 
 // Layers, what is unexplained last; as remarks the model, and known causes, most likely first.
 TitledTable table_of(const Explanation& explanation, const CompareOptions& options) {
+  const SideWords& words = words_of(options.form);
   TitledTable text;
   text.title = title_of(explanation);
-  text.table.columns = {
-      {"layer"},
-      {"ms a step", true},
-      {"share of step", true},
-      {"share of difference", true},
-      {std::string("seen, ") + base_title(options) + " -> " + new_title(options)}};
+  text.table.columns = {{"layer"},
+                        {"ms a step", true},
+                        {"share of step", true},
+                        {"share of difference", true},
+                        {"seen, " + words.base_title + " -> " + words.new_title}};
   for (const LayerShare& share : explanation.layers) text.table.rows.push_back(row_of(share));
   text.table.rows.push_back(
       {"unexplained", signed_milliseconds(explanation.unexplained_seconds),
@@ -318,8 +321,8 @@ TitledTable table_of(const Explanation& explanation, const CompareOptions& optio
        share_text(explanation.unexplained_share),
        "effects that the model lacks, and interactions of layers"});
   text.remarks.push_back("model: " + std::string(attribution_model) +
-                         "; each layer: what a step of " + base_name(options) +
-                         " would take more with this layer of " + new_name(options));
+                         "; each layer: what a step of " + words.base_name +
+                         " would take more with this layer of " + words.new_name);
   if (!explanation.noise_seconds) {
     text.remarks.push_back("how much of it is noise is not known: " +
                            explanation.noise_seconds.reason);
@@ -366,9 +369,10 @@ Page comparison_page(const RunSet& base, const RunSet& next, const Comparison& c
                      const std::string& verdict) {
   const CompareOptions& options = comparison.options;
   Page page = page_of(comparison);
+  const SideWords& words = words_of(options.form);
   page.title = options.form == ComparisonForm::sets
-                   ? std::string("nearmetal: new runs against base")
-                   : std::string("nearmetal: a ") + new_title(options) + " against bare metal";
+                   ? "nearmetal: new runs against base"
+                   : "nearmetal: a " + words.new_title + " against bare metal";
   page.verdict = verdict;
   page.leading_charts = 2;  // those of the difference and of the throughput
   page.charts = charts_of(base, next, comparison);
@@ -377,7 +381,7 @@ Page comparison_page(const RunSet& base, const RunSet& next, const Comparison& c
   if (options.form == ComparisonForm::sets && !comparison.environment_differences.empty()) {
     page.tables.push_back(table_of_environments(comparison));
   }
-  std::ranges::move(details_of({{base_title(options), &base}, {new_title(options), &next}}),
+  std::ranges::move(details_of({{words.base_title, &base}, {words.new_title, &next}}),
                     std::back_inserter(page.tables));
   return page;
 }

@@ -41,17 +41,17 @@ const char* label_of(const SideSummary& side) { return side.emulated ? " (emulat
 // "the VM is 6.00 % slower than bare metal [4.1, 7.9]"; by other metrics "p99_step_seconds of the
 // VM is 6.00 % higher than of bare metal [4.1, 7.9]".
 std::string clause_of(const ComparisonRow& row, const CompareOptions& options) {
+  const SideWords& words = words_of(options.form);
   if (row.doubt) {
-    return std::string("whether ") + new_name(options) + " differs from " + base_name(options) +
-           " is in doubt";
+    return "whether " + words.new_name + " differs from " + words.base_name + " is in doubt";
   }
   const bool of_throughput = metric_from(row.metric).is_throughput;
   const bool down = *row.difference < 0;
   const auto [percent, interval] = size_of(row);
-  const std::string base = base_name(options) + std::string(label_of(row.base_side)) +
+  const std::string base = words.base_name + label_of(row.base_side) +
                            (row.since.empty() ? "" : " since " + row.since) + interval;
   const std::string next =
-      (of_throughput ? "" : row.metric + " of ") + new_name(options) + label_of(row.new_side);
+      (of_throughput ? "" : row.metric + " of ") + words.new_name + label_of(row.new_side);
   if (percent == "0.00 %") return next + " differs by 0.00 % from " + base;
   const std::string way = of_throughput ? (down ? "slower than " : "faster than ")
                                         : (down ? "lower than of " : "higher than of ");

@@ -49,8 +49,8 @@ ShownArms shown_arms(const RunSet& set) { return arms_of({{"", &set}}); }
 ShownArms shown_arms(const GroupedRuns& runs) { return arms_of(sides_of(runs)); }
 
 ShownArms shown_arms(const RunSet& base, const RunSet& next, const Comparison& comparison) {
-  ShownArms shown{.sides = {base_title(comparison.options), new_title(comparison.options)},
-                  .sets = {&base, &next}};
+  const SideWords& words = words_of(comparison.options.form);
+  ShownArms shown{.sides = {words.base_title, words.new_title}, .sets = {&base, &next}};
   const std::vector<ArmPair> pairs = paired_arms(base, next);
   for (const ComparisonRow& row : comparison.rows) {
     if (row.metric != comparison.rows.front().metric || !row.since.empty()) continue;
