@@ -11,7 +11,6 @@
 #include "reports/compare/scaling.h"
 #include "reports/compare/work_text.h"
 #include "reports/document/warning_text.h"
-#include "reports/formats/charts/charts.h"
 #include "reports/formats/charts/throughput_charts.h"
 #include "reports/formats/headline.h"
 #include "reports/formats/nic_text.h"

@@ -1,6 +1,9 @@
-// The charts of a report or a comparison; each says what is missing where there is nothing to show.
+// The charts of a report or a comparison, and the arms that they show, each in its row and on its
+// side; each chart says what is missing where there is nothing to show.
 #pragma once
 
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "reports/compare/compare.h"
@@ -8,6 +11,45 @@
 #include "reports/formats/charts/chart.h"
 
 namespace nearmetal {
+
+/// Beyond, a chart could not be read.
+inline constexpr size_t most_rows = 24;
+inline constexpr size_t most_arms = 8;  // whose runs or steps are shown one by one
+
+struct ShownArm {
+  std::string name;  // of the arm
+  std::string side;  // "base", "new", "bare metal", "VM", a group; empty where there is one side
+  size_t row = 0;    // arms that are compared with each other share one
+  size_t side_index = 0;
+  Kind kind = Kind::measured;
+  const RunArm* arm = nullptr;
+
+  /// "1x2", "1x2, VM" or "1x2, VM, emulated".
+  std::string label() const;
+};
+
+struct ShownArms {
+  std::vector<ShownArm> arms{};  // by row, then by side
+  std::vector<std::string> rows{};
+  std::vector<std::string> sides{};   // one, two, or as many as there are groups
+  std::vector<const RunSet*> sets{};  // of each side
+  size_t left_out = 0;                // rows beyond most_rows
+};
+
+/// "1x2", or "1x2, VM"; `side` may be empty.
+std::string labelled(const std::string& arm, const std::string& side);
+
+using Sides = std::vector<std::pair<std::string, const RunSet*>>;  // of name and set
+
+// Sets must outlive what these return.
+
+/// Each group, or all runs as the only side.
+Sides sides_of(const GroupedRuns& runs);
+ShownArms shown_arms(const RunSet& set);
+/// Arms of the same name in one row, a side for each group.
+ShownArms shown_arms(const GroupedRuns& runs);
+/// The arms in the order of the comparison.
+ShownArms shown_arms(const RunSet& base, const RunSet& next, const Comparison& comparison);
 
 /// Where jobs share a GPU, what that gains, and what it costs each.
 std::vector<Chart> fraction_charts(const RunSet& set);

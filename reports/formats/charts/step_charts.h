@@ -1,8 +1,7 @@
 // What happens in the steps of runs, and in one step.
 #pragma once
 
-#include "reports/formats/charts/chart.h"
-#include "reports/formats/charts/shown_arms.h"
+#include "reports/formats/charts/charts.h"
 
 namespace nearmetal {
 

@@ -5,8 +5,7 @@
 #include <ostream>
 
 #include "base/text_table.h"
-#include "reports/formats/charts/chart.h"
-#include "reports/formats/charts/shown_arms.h"
+#include "reports/formats/charts/charts.h"
 
 namespace nearmetal {
 

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "reports/formats/charts/shown_arms.h"
 #include "reports/formats/charts/step_charts.h"
 #include "reports/formats/charts/throughput_charts.h"
 #include "tests/support/made_up_arms.h"
