@@ -56,13 +56,12 @@ std::string filled(const std::string& style, const std::string& colour) {
 }
 
 AxisEnd axis_end_of(const Bars& bars) {
-  double value = bars.line.value_or(0), whisker = 0;
+  std::vector<Estimate> figures;
   for (const Bar& bar : bars.bars) {
-    value = std::max(value, bar.figure.value);
-    for (const double circle : bar.circles) value = std::max(value, circle);
-    if (bar.figure.interval) whisker = std::max(whisker, bar.figure.interval->upper);
+    figures.push_back(bar.figure);
+    for (const double circle : bar.circles) figures.push_back({circle});
   }
-  return axis_end(value, whisker);
+  return axis_end(figures, bars.line.value_or(0));
 }
 
 // Bars of a row stand beside each other, one for each side.
@@ -219,10 +218,15 @@ Interval whisker_of(const Estimate& figure) {
   return figure.interval ? *figure.interval : Interval{figure.value, figure.value};
 }
 
-AxisEnd axis_end(double largest_value, double largest_whisker) {
-  const double most = 2 * largest_value;
-  if (most > 0 && largest_whisker > most) return {most, true};
-  return {std::max(largest_value, largest_whisker), false};
+AxisEnd axis_end(const std::vector<Estimate>& figures, double also) {
+  double value = also, whisker = 0;
+  for (const Estimate& figure : figures) {
+    value = std::max(value, figure.value);
+    whisker = std::max(whisker, whisker_of(figure).upper);
+  }
+  const double most = 2 * value;
+  if (most > 0 && whisker > most) return {most, true};
+  return {std::max(value, whisker), false};
 }
 
 // Lines that end millions of axes away are left out by gnuplot.

@@ -41,7 +41,8 @@ struct AxisEnd {
   double value = 0;
   bool cuts = false;  // some whisker
 };
-AxisEnd axis_end(double largest_value, double largest_whisker);
+/// `also`: a value that the axis has, too.
+AxisEnd axis_end(const std::vector<Estimate>& figures, double also = 0);
 
 /// The lines with which each script begins: an image of this height, 480 wide.
 std::string chart_head(int height);

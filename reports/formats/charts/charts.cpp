@@ -216,12 +216,9 @@ std::string plots_of(const std::vector<PlacedPoint>& points, const std::vector<G
 
 std::string script_of(const std::vector<PlacedPoint>& points, const std::vector<GridCurve>& curves,
                       const std::vector<std::string>& values, const std::string& title) {
-  double largest = 0, largest_whisker = 0;
-  for (const PlacedPoint& point : points) {
-    largest = std::max(largest, value_of(point));
-    largest_whisker = std::max(largest_whisker, whisker_of(point.side.mean()).upper);
-  }
-  const AxisEnd end = axis_end(largest, largest_whisker);
+  std::vector<Estimate> figures;
+  for (const PlacedPoint& point : points) figures.push_back(point.side.mean());
+  const AxisEnd end = axis_end(figures);
   const bool numbers = points.front().point->number.has_value();
   return chart_head(300 + key_line_height * static_cast<int>(curves.size() + 1), end) +
          (numbers ? number_axis(points) : word_axis(values)) + "set xlabel " +

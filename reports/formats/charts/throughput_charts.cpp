@@ -90,14 +90,14 @@ std::string title_of(const ShownPoint& shown) {
 }
 
 std::string script_of(const std::vector<ShownPoint>& points) {
-  double most_ranks = 0, largest = 0, largest_whisker = 0;
+  double most_ranks = 0;
+  std::vector<Estimate> speedups;
   for (const auto& [point, side, label] : points) {
     most_ranks = std::max(most_ranks, static_cast<double>(point.ranks));
-    largest = std::max(largest, point.speedup.value);
-    largest_whisker = std::max(largest_whisker, whisker_of(point.speedup).upper);
+    speedups.push_back(point.speedup);
   }
   const double most = 1.08 * most_ranks;
-  const AxisEnd end = axis_end(std::max(most, largest), largest_whisker);
+  const AxisEnd end = axis_end(speedups, most);
   std::string script = chart_head(320 + key_line_height * static_cast<int>(points.size()), end) +
                        axis('x', 0, most, std::max(1.0, tick_step(most_ranks, 16)), "ranks") +
                        axis('y', 0, 1.05 * end.value, tick_step(end.value, 8), "speedup") +
