@@ -124,15 +124,15 @@ std::string headline_of(const Comparison& comparison, const std::string& metric)
          sentence_of(*rows.front(), comparison.options);
 }
 
-// Each at its best batch where there is a choice.
-std::vector<FractionPoint> sharing_points(const RunSet& set, double confidence) {
+// Of jobs that share, each at its best batch where there is a choice.
+std::vector<FractionPoint> compared_points(const RunSet& set, double confidence) {
   const RunSet best = with_best_batches(set);
-  return best.arms.empty() ? fractions_of(set, false, confidence)
-                           : fractions_of(best, true, confidence);
-}
-
-bool is_compared(const FractionPoint& point) {
-  return point.of_serial && point.jobs > 1 && point.mode != SharingMode::serial;
+  std::vector<FractionPoint> points = best.arms.empty() ? fractions_of(set, false, confidence)
+                                                        : fractions_of(best, true, confidence);
+  std::erase_if(points, [](const FractionPoint& point) {
+    return !point.of_serial || point.jobs <= 1 || point.mode == SharingMode::serial;
+  });
+  return points;
 }
 
 // What the interval of a gain allows to say of the way that seems to gain the most.
@@ -145,20 +145,17 @@ std::string gain_text(const FractionPoint& best) {
 }
 
 std::vector<std::string> sharing_headlines(const RunSet& set) {
-  std::vector<FractionPoint> points = sharing_points(set, side_confidence);
-  const auto ways = std::ranges::count_if(points, is_compared);
+  std::vector<FractionPoint> points = compared_points(set, side_confidence);
+  const size_t ways = points.size();
+  if (ways == 0) return {};
   // The best of several is sought, so that all their intervals must hold together (Bonferroni).
   if (ways > 1) {
-    points = sharing_points(set, 1 - (1 - side_confidence) / static_cast<double>(ways));
+    points = compared_points(set, 1 - (1 - side_confidence) / static_cast<double>(ways));
   }
-  const FractionPoint* best = nullptr;
-  for (const FractionPoint& point : points) {
-    if (!is_compared(point)) continue;
-    if (best == nullptr || point.of_serial->value > best->of_serial->value) best = &point;
-  }
-  if (best == nullptr) return {};
-  return {gain_text(*best) + estimate_text(*best->of_serial) + " times " +
-          (best->unlike_jobs.empty() ? "the throughput" : "the weighted speedup") +
+  const FractionPoint& best = *std::ranges::max_element(
+      points, {}, [](const FractionPoint& point) { return point.of_serial->value; });
+  return {gain_text(best) + estimate_text(*best.of_serial) + " times " +
+          (best.unlike_jobs.empty() ? "the throughput" : "the weighted speedup") +
           " of as many jobs one after another" +
           (ways > 1 ? ", by an interval of all " + std::to_string(ways) + " ways together" : "")};
 }

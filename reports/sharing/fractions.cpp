@@ -256,8 +256,20 @@ Estimate speed_ratio(const RunArm& arm, const RunArm& base, double confidence = 
   return ratio_estimate(throughput_sessions(arm), throughput_sessions(base), confidence);
 }
 
-// `alone`: for each job the arm that did its work alone on the whole GPU, or null.
-Maybe<JobProgress> progress_of(const RunArm& arm, const std::vector<const RunArm*>& alone) {
+// Works of unlike jobs that no arm did alone; empty: there are none.
+std::string missing_alone(const std::vector<const RunArm*>& jobs,
+                          const std::vector<const RunArm*>& alone) {
+  std::vector<std::string> works;
+  for (size_t job = 0; job < jobs.size(); ++job) {
+    if (alone.at(job) == nullptr) add_new(works, work_of(jobs[job]->runs.front()));
+  }
+  return works.empty() ? "" : "no arm did this alone: " + joined(works, "; ");
+}
+
+Maybe<JobProgress> progress_of(const References& references, const RunArm& arm) {
+  const std::vector<const RunArm*> alone = references.alone(arm);
+  const std::string missing = missing_alone(references.unlike_jobs_of(arm), alone);
+  if (!missing.empty()) return Unknown{missing};
   if (std::ranges::find(alone, nullptr) != alone.end()) return Unknown{"no such job ran alone"};
   if (std::ranges::find(alone, &arm) != alone.end()) return Unknown{"it is the reference"};
   JobProgress progress{{}, alone};
@@ -333,16 +345,6 @@ Maybe<double> p99_inflation(const std::vector<const RunArm*>& jobs,
   return worst;
 }
 
-// Works of unlike jobs that no arm did alone; empty: there are none.
-std::string missing_alone(const std::vector<const RunArm*>& jobs,
-                          const std::vector<const RunArm*>& alone) {
-  std::vector<std::string> works;
-  for (size_t job = 0; job < jobs.size(); ++job) {
-    if (alone.at(job) == nullptr) add_new(works, work_of(jobs[job]->runs.front()));
-  }
-  return works.empty() ? "" : "no arm did this alone: " + joined(works, "; ");
-}
-
 JobPoint job_point(const RunArm& job, const RunArm* alone) {
   JobPoint point{.task = task_of_run(job.runs.front()),
                  .work = work_of(job.runs.front()),
@@ -357,23 +359,6 @@ JobPoint job_point(const RunArm& job, const RunArm* alone) {
   return point;
 }
 
-void add_throughput(const RunSet& set, const RunArm& arm, bool unlike, FractionPoint& point) {
-  if (unlike) {
-    point.throughput = Unknown{unlike_work};
-    point.samples_per_joule = Unknown{unlike_work};
-    return;
-  }
-  point.throughput = mean_estimate(throughput_sessions(arm));
-  point.samples_per_joule = samples_per_joule(set, arm, point.throughput->value);
-}
-
-Maybe<JobProgress> progress_in(const References& references, const RunArm& arm) {
-  const std::vector<const RunArm*> alone = references.alone(arm);
-  const std::string missing = missing_alone(references.unlike_jobs_of(arm), alone);
-  if (!missing.empty()) return Unknown{missing};
-  return progress_of(arm, alone);
-}
-
 // With as many jobs, which did the same.
 Maybe<Estimate> against(const References& references, const RunArm& arm, SharingMode mode,
                         bool unlike) {
@@ -385,8 +370,8 @@ Maybe<Estimate> against(const References& references, const RunArm& arm, Sharing
   if (other == nullptr) return Unknown{"no arm of as many jobs is so"};
   if (other == &arm) return Unknown{"it is the reference"};
   if (!unlike) return speed_ratio(arm, *other, references.confidence());
-  const Maybe<JobProgress> progress = progress_in(references, arm),
-                           base = progress_in(references, *other);
+  const Maybe<JobProgress> progress = progress_of(references, arm),
+                           base = progress_of(references, *other);
   if (!progress || !base) return Unknown{progress ? base.reason : progress.reason};
   return ratio_of(*progress, *base, references.confidence());
 }
@@ -400,7 +385,7 @@ void compare(const References& references, const RunArm& arm,
   point.interference = slowdown(arm, references.alone_on_shares(arm));
   point.p99_inflation =
       unlike.empty() ? p99_inflation({&arm}, {alone.front()}) : p99_inflation(unlike, alone);
-  const Maybe<JobProgress> progress = progress_in(references, arm);
+  const Maybe<JobProgress> progress = progress_of(references, arm);
   point.weighted_speedup = Unknown{progress.reason};
   if (progress) point.weighted_speedup = weighted_speedup(*progress);
   if (unlike.empty()) return;  // whose rates do not compare
@@ -425,7 +410,13 @@ FractionPoint point_of(const RunSet& set, const References& references, const Ru
   point.given = share_limits_text(set, *arm.share, timed_runs(arm).front()->run);
   const std::vector<const RunArm*> unlike = references.unlike_jobs_of(arm);
   const std::vector<const RunArm*> alone = references.alone(arm);
-  add_throughput(set, arm, !unlike.empty(), point);
+  if (unlike.empty()) {
+    point.throughput = mean_estimate(throughput_sessions(arm));
+    point.samples_per_joule = samples_per_joule(set, arm, point.throughput->value);
+  } else {
+    point.throughput = Unknown{unlike_work};
+    point.samples_per_joule = Unknown{unlike_work};
+  }
   compare(references, arm, unlike, alone, point);
   for (size_t job = 0; job < unlike.size(); ++job) {
     point.unlike_jobs.push_back(job_point(*unlike[job], alone.at(job)));

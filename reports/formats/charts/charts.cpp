@@ -318,17 +318,14 @@ Chart ratio_chart(Chart chart, const char* axis, const char* missing,
   return bar_chart(std::move(chart), bars, missing);
 }
 
-// "job 2: resnet18 forward", or without its task where that is not the same in all arms.
-std::string name_of_job(const std::vector<FractionPoint>& points, size_t job) {
+// Named "job 2: resnet18 forward", or without its task where that is not the same in all arms.
+FigureOfArm progress_of_job(const std::vector<FractionPoint>& points, size_t job) {
   std::set<std::string> tasks;
   for (const FractionPoint& point : points) {
     if (job < point.unlike_jobs.size()) tasks.insert(point.unlike_jobs[job].task);
   }
-  return "job " + std::to_string(job + 1) + (tasks.size() == 1 ? ": " + *tasks.begin() : "");
-}
-
-FigureOfArm progress_of_job(const std::vector<FractionPoint>& points, size_t job) {
-  return {name_of_job(points, job), [job](const FractionPoint& point) -> Maybe<Estimate> {
+  return {"job " + std::to_string(job + 1) + (tasks.size() == 1 ? ": " + *tasks.begin() : ""),
+          [job](const FractionPoint& point) -> Maybe<Estimate> {
             if (job >= point.unlike_jobs.size()) return Unknown{"there is no such job"};
             return point.unlike_jobs[job].of_alone;
           }};
