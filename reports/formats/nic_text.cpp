@@ -99,32 +99,24 @@ Cells cells_of(const RdmaDevice& nic) {
 }
 
 // Rows with the hosts that have them: those of a job mostly look alike.
-class RowsOfHosts {
- public:
-  void add(const std::string& host, const Cells& row) {
-    auto known = std::ranges::find(rows_, row, &Row::cells);
-    if (known == rows_.end()) known = rows_.insert(known, {row, {}});
-    add_new(known->hosts, host);
-  }
+using RowsOfHosts = std::vector<std::pair<Cells, Cells>>;
 
-  // With a column of hosts before the others, where they are not the same in all rows.
-  void move_to(TextTable& table) {
-    const bool all_same = std::ranges::all_of(
-        rows_, [&](const Row& row) { return row.hosts == rows_.front().hosts; });
-    if (!all_same) table.columns.insert(table.columns.begin(), {"host"});
-    for (Row& row : rows_) {
-      if (!all_same) row.cells.insert(row.cells.begin(), shortened(joined(row.hosts)));
-      table.rows.push_back(std::move(row.cells));
-    }
-  }
+void add(RowsOfHosts& rows, const std::string& host, const Cells& row) {
+  auto known = std::ranges::find(rows, row, &RowsOfHosts::value_type::first);
+  if (known == rows.end()) known = rows.insert(known, {row, {}});
+  add_new(known->second, host);
+}
 
- private:
-  struct Row {
-    Cells cells;
-    Cells hosts;
-  };
-  std::vector<Row> rows_;
-};
+// With a column of hosts before the others, where they are not the same in all rows.
+void add_rows(TextTable& table, const RowsOfHosts& rows) {
+  const bool all_same =
+      std::ranges::all_of(rows, [&](const auto& row) { return row.second == rows.front().second; });
+  if (!all_same) table.columns.insert(table.columns.begin(), {"host"});
+  for (const auto& [cells, hosts] : rows) {
+    Cells& row = table.rows.emplace_back(cells);
+    if (!all_same) row.insert(row.begin(), shortened(joined(hosts)));
+  }
+}
 
 TitledTable table_of_paths(const std::vector<Environment>& environments, bool numbered) {
   Cells nics;
@@ -142,10 +134,10 @@ TitledTable table_of_paths(const std::vector<Environment>& environments, bool nu
       if (gpu.nics.empty()) continue;
       Cells row = {(numbered ? std::to_string(i) + ": " : "") + name_of(gpu)};
       for (const std::string& nic : nics) row.push_back(path_to(gpu, nic));
-      rows.add(environment.host_name, row);
+      add(rows, environment.host_name, row);
     }
   }
-  rows.move_to(table);
+  add_rows(table, rows);
   return {"GPUs and NICs", table, legend_of_distances};
 }
 
@@ -161,11 +153,9 @@ TitledTable table_of_nics(const std::vector<Environment>& environments) {
                    {"firmware", false, true}};
   RowsOfHosts rows;
   for (const Environment& environment : environments) {
-    for (const RdmaDevice& nic : environment.rdma) {
-      rows.add(environment.host_name, cells_of(nic));
-    }
+    for (const RdmaDevice& nic : environment.rdma) add(rows, environment.host_name, cells_of(nic));
   }
-  rows.move_to(table);
+  add_rows(table, rows);
   return {"NICs", table};
 }
 

@@ -80,19 +80,6 @@ std::vector<double> counts_of_signs(const std::vector<int64_t>& ranks) {
   return counts;
 }
 
-// Two-sided, of the doubled sum of ranks that was seen.
-double exact_p(const std::vector<double>& counts, int64_t seen) {
-  double all = 0;
-  double below = 0;  // at or below what was seen
-  double above = 0;
-  for (size_t sum = 0; sum < counts.size(); ++sum) {
-    all += counts[sum];
-    if (static_cast<int64_t>(sum) <= seen) below += counts[sum];
-    if (static_cast<int64_t>(sum) >= seen) above += counts[sum];
-  }
-  return std::min(1.0, 2 * std::min(below, above) / all);
-}
-
 // The p-value of a statistic in steps of 1 around its mean.
 double normal_p(double distance_from_mean, double variance) {
   if (variance <= 0) return 1;  // all values are equal
@@ -260,6 +247,18 @@ std::vector<double> signed_rank_counts(size_t values) {
   std::vector<int64_t> ranks(values);
   std::iota(ranks.begin(), ranks.end(), 1);
   return counts_of_signs(ranks);
+}
+
+double exact_p(const std::vector<double>& counts, int64_t seen) {
+  double all = 0;
+  double below = 0;  // at or below what was seen
+  double above = 0;
+  for (size_t sum = 0; sum < counts.size(); ++sum) {
+    all += counts[sum];
+    if (static_cast<int64_t>(sum) <= seen) below += counts[sum];
+    if (static_cast<int64_t>(sum) >= seen) above += counts[sum];
+  }
+  return std::min(1.0, 2 * std::min(below, above) / all);
 }
 
 double mann_whitney_p(std::span<const double> first, std::span<const double> second) {

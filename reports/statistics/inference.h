@@ -66,6 +66,9 @@ inline constexpr size_t most_for_exact = 60;
 std::vector<double> rank_sum_counts(size_t first, size_t second);
 std::vector<double> signed_rank_counts(size_t values);
 
+/// Two-sided p of a sum that was seen, by how many ways give each sum, from 0 on.
+double exact_p(const std::vector<double>& counts, int64_t seen);
+
 /// Two-sided p of the rank-sum test of Mann and Whitney, ties at their mean rank. Exact, from all
 /// ways to deal the ranks out, up to 60 values in all; beyond by the normal approximation with
 /// corrections for ties and continuity. Depends on no distribution, but cannot fall below 0.05

@@ -129,12 +129,7 @@ double trend_p(std::span<const std::vector<double>> sides) {
     const double distance = std::max(0.0, static_cast<double>(std::abs(difference)) - 1);
     return 2 * cdf(complement(boost::math::normal(), distance / std::sqrt(variance)));
   }
-  double all = 0, beyond = 0;
-  for (size_t i = 0; i < counts.size(); ++i) {
-    all += counts[i];
-    if (pairs - 2 * static_cast<int64_t>(i) >= std::abs(difference)) beyond += counts[i];
-  }
-  return std::min(1.0, 2 * beyond / all);
+  return exact_p(counts, (pairs - std::abs(difference)) / 2);  // that fall, or that rise
 }
 
 double alike_neighbours_p(std::span<const std::vector<double>> sides) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/environment_differences.h"
@@ -134,11 +133,11 @@ std::vector<double> throughputs_of(const SomeRuns& runs) {
 // In order of their start.
 std::vector<SomeRuns> sessions_in_order(const RunArm& arm) {
   std::vector<SomeRuns> sessions;
-  std::map<std::string, size_t> places;
   for (const SetRun* run : runs_in_order(arm)) {
-    const auto [place, is_new] = places.emplace(run->session, sessions.size());
-    if (is_new) sessions.emplace_back();
-    sessions[place->second].push_back(run);
+    auto known = std::ranges::find(sessions, run->session,
+                                   [](const SomeRuns& runs) { return runs.front()->session; });
+    if (known == sessions.end()) known = sessions.insert(known, SomeRuns{});
+    known->push_back(run);
   }
   return sessions;
 }
