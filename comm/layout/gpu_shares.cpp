@@ -166,24 +166,26 @@ class MigTaker {
   std::set<std::string> booked_;
 };
 
-// The devices of the first visible GPU for `jobs` jobs, `jobs` at most: of one profile, the largest
-// that has as many; else the largest ones.
-std::vector<MigDevice> mig_devices_for(const Host& host, int64_t jobs) {
+// The devices of the first visible GPU for `jobs` jobs: of each profile that has as many, such as
+// compute instances beside GPU instances, the largest first; else the largest ones, perhaps fewer.
+std::vector<std::vector<MigDevice>> mig_devices_for(const Host& host, int64_t jobs) {
   std::vector<MigDevice> devices;
-  std::map<std::string, int64_t> counts;
   for (const MigDevice& device : host.mig) {
     if (device.gpu == first_gpu_of(host)) devices.push_back(device);
   }
-  for (const MigDevice& device : devices) ++counts[device.profile];
-  // The larger before the smaller; of those that are enough alone before the others.
-  const auto rank_of = [&](const MigDevice& device) {
-    const bool enough = counts.at(device.profile) >= jobs;
+  std::ranges::stable_sort(devices, {}, [](const MigDevice& device) {
     const auto [slices, gigabytes] = size_of(device.profile);
-    return std::tuple(!enough, -slices, -gigabytes, device.profile);
-  };
-  std::ranges::stable_sort(devices, {}, rank_of);
+    return std::tuple(-slices, -gigabytes, device.profile);
+  });
+  std::vector<std::vector<MigDevice>> even;
+  for (auto first = devices.begin(), last = first; first != devices.end(); first = last) {
+    last = std::find_if(first, devices.end(),
+                        [&](const MigDevice& device) { return device.profile != first->profile; });
+    if (last - first >= jobs) even.emplace_back(first, first + jobs);
+  }
+  if (!even.empty()) return even;
   if (std::ssize(devices) > jobs) devices.resize(static_cast<size_t>(jobs));
-  return devices;
+  return {devices};
 }
 
 Job job_on(const Host& host, const Share& share) {
@@ -236,8 +238,9 @@ std::vector<NamedShares> shares_at_once(const Host& host, int64_t jobs) {
   add("MPS", {.mode = SharingMode::mps});
   add("MPS" + percent, {.mode = SharingMode::mps, .threads_percent = part});
   add("SMs" + percent, {.mode = SharingMode::sm, .threads_percent = part});
-  const std::vector<MigDevice> devices = mig_devices_for(host, jobs);
-  if (std::ssize(devices) == jobs) all.push_back(shares_of(devices));
+  for (const std::vector<MigDevice>& devices : mig_devices_for(host, jobs)) {
+    if (std::ssize(devices) == jobs) all.push_back(shares_of(devices));
+  }
   return all;
 }
 
@@ -268,7 +271,7 @@ MigTaken take_mig_devices(const Layout& layout, const std::vector<Host>& hosts) 
 std::optional<std::string> no_mig_reason(const Host& host, int64_t jobs) {
   const int64_t first = first_gpu_of(host);
   const std::optional<std::string>& why = gpu_facts(host, first).no_mig;
-  const auto there = std::ssize(mig_devices_for(host, jobs));
+  const auto there = std::ssize(mig_devices_for(host, jobs).front());
   if (!why && there >= jobs) return std::nullopt;
   const std::string gpu = gpu_facts(host, first).name;
   const MigProfile* even = largest_equal_profile(gpu, jobs);

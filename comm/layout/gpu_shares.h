@@ -36,8 +36,9 @@ struct Fractions {
 /// `jobs` one after another, in time slices, through MPS, through MPS with an even share of the
 /// multiprocessors, and with multiprocessors of their own; and one alone on such shares, which
 /// tells what the neighbours cost from what the smaller share costs. Where the GPU has as many MIG
-/// devices (Host::mig), the same on them. Without GPUs there are only turns and time slices. With
-/// neighbours, in each mode one job that trains, and the others as neighbours, of each load.
+/// devices (Host::mig), the same on those of each profile that has as many. Without GPUs there are
+/// only turns and time slices. With neighbours, in each mode one job that trains, and the others as
+/// neighbours, of each load.
 std::vector<Layout> fraction_layouts(const Host& host, const Fractions& fractions);
 
 /// The beginnings of the names of layouts that share the GPU at once: "4 jobs, "; with neighbours,

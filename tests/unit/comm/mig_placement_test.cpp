@@ -155,6 +155,10 @@ TEST(MigPlacement, OfFractionsTakesEvenDevicesWhereItCan) {
             "2 jobs, MIG 1g.18gb; alone, MIG 1g.18gb; ");
   EXPECT_EQ(names(divided({"1g.18gb", "3g.71gb", "1g.18gb"}), 3),
             "3 jobs, MIG 3g.71gb + 1g.18gb + 1g.18gb; alone, MIG 1g.18gb; alone, MIG 3g.71gb; ");
+  EXPECT_EQ(names(divided({"1c.2g.35gb", "1g.18gb", "1c.2g.35gb", "1g.18gb"}), 2),
+            "2 jobs, MIG 1c.2g.35gb; 2 jobs, MIG 1g.18gb; alone, MIG 1c.2g.35gb; alone, MIG "
+            "1g.18gb; ")
+      << "two compute instances of one GPU instance, and two of two";
   EXPECT_EQ(names(divided({"1g.18gb"}), 2), "");
   EXPECT_EQ(no_mig_reason(divided({"1g.18gb", "1g.18gb"}), 2), std::nullopt);
   EXPECT_THAT(*no_mig_reason(divided({"1g.18gb"}), 2),
