@@ -89,6 +89,14 @@ Signs unlike_gpus(const Environment& machine) {
   return {};
 }
 
+Signs many_vgpus(const Environment& machine) {
+  const auto count = std::ranges::count_if(machine.gpus, [](const Gpu& gpu) {
+    return gpu.virtualisation.value.value_or("").ends_with("vgpu");  // or host-vgpu
+  });
+  if (count <= 4) return {};
+  return {{.seen = std::to_string(count) + " GPUs of this machine are vGPUs, or shared as such"}};
+}
+
 Seen mig_without_devices(const Gpu& gpu) {
   if (gpu.mig.value != true || !gpu.mig_instances.empty()) return {};
   return "MIG is on, and it has no MIG device";
@@ -204,6 +212,10 @@ const Conditions of_gpu = {
             where(&Gpu::vgpu_licence, "unlicensed", "it is a vGPU without a licence"), {},
             "an unlicensed vGPU is slowed down after a time of grace",
             {"configure the licence server of NVIDIA's vGPU software"}),
+    of_machine("many_vgpus", many_vgpus,
+               "beyond four GPUs, vGPUs rarely lie on the NUMA nodes of their VMs' CPUs and memory",
+               {"pass whole GPUs through, on the NUMA nodes that the server's vendor recommends"},
+               Urgency::note),
     of_both({"throttled_now", "clocks_lowered"}, {{Layer::clock, Layer::compute}}, {},
             lowered_clocks, "a run would begin with lowered clocks",
             {"look at cooling, power supplies and set limits: nvidia-smi -q -d PERFORMANCE"}),

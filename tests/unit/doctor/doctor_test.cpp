@@ -81,6 +81,11 @@ TEST(Doctor, FindsEachFault) {
        }},
       {"warning vgpu_unlicensed",
        [](Checkup& c) { gpu(c).vgpu_licence = std::string("unlicensed"); }},
+      {"note many_vgpus",
+       [](Checkup& c) {
+         c.environment.gpus.resize(5, gpu(c));
+         for (Gpu& one : c.environment.gpus) one.virtualisation = std::string("host-vgpu");
+       }},
       {"blocker gpu_lost", [](Checkup& c) { gpu(c, 1).lost = "GPU is lost (15)"; }},
       {"warning gpu_in_use", [](Checkup& c) { c.gpus_now[1].processes = int64_t{1}; }},
       {"note persistence_off", [](Checkup& c) { gpu(c).persistence = false; }},
