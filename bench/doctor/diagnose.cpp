@@ -27,8 +27,11 @@ void add(const Findings& more, Findings& findings) {
 std::string kind_of(const Checkup& checkup) {
   const Virtualisation& found = checkup.environment.virtualisation;
   if (is_bare_metal(checkup.environment)) return "bare metal";
-  if (is_vm(checkup.environment))
-    return "a VM (" + found.hypervisor.value.value_or("unknown hypervisor") + ")";
+  if (is_vm(checkup.environment)) {
+    const Maybe<std::string>& version = found.hypervisor_version;
+    return "a VM (" + found.hypervisor.value.value_or("unknown hypervisor") +
+           (version ? " " + *version : "") + ")";
+  }
   return "VM or bare metal, which is not known (" + found.machine.reason + ")";
 }
 
@@ -48,6 +51,11 @@ Finding machine_of(const Checkup& checkup) {
     seen += ", in a container (" + *found.container + ")";
   const Maybe<std::string>& file = checkup.environment.nccl_topology_file;
   seen += "; NCCL topology file: " + (file ? *file : "none (" + file.reason + ")");
+  const Storage& storage = checkup.environment.storage;
+  if (storage.file_system && storage.free_bytes) {
+    seen += "; working folder: " + *storage.file_system + ", " +
+            significant(1e-9 * static_cast<double>(*storage.free_bytes), 3) + " GB free";
+  }
   return ok("machine", seen);
 }
 

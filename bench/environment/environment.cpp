@@ -13,7 +13,9 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <memory>
+#include <sstream>
 
 #include "base/errors.h"
 #include "base/sha256.h"
@@ -167,6 +169,36 @@ Limits find_limits(const fs::path& root) {
   return found;
 }
 
+// Of the mounts at or above the working folder the lowest, which hides those that came before.
+Storage find_storage(const fs::path& root) {
+  Storage found;
+  found.file_system = found.device = Unknown{"/proc/self/mountinfo names no mount above it"};
+  std::error_code error;
+  const std::string folder = fs::current_path(error).string();
+  std::ifstream mounts(root / "proc/self/mountinfo");
+  size_t longest = 0;
+  // 36 35 98:0 /top /mnt rw,noatime master:1 - ext3 /dev/root rw: man 5 proc
+  for (std::string line, skipped, point; std::getline(mounts, line);) {
+    std::istringstream words(line);
+    for (int i = 0; i < 4; ++i) words >> skipped;
+    words >> point;
+    const bool is_above = (folder + "/").starts_with(point.ends_with('/') ? point : point + "/");
+    const size_t end = line.find(" - ");
+    if (!is_above || point.size() < longest || end == line.npos) continue;
+    longest = point.size();
+    std::string type, source;
+    std::istringstream(line.substr(end + 3)) >> type >> source;
+    found.file_system = type;
+    found.device = source;
+  }
+  struct statvfs system {};
+  found.free_bytes = Unknown{"statvfs failed"};
+  if (statvfs(folder.c_str(), &system) == 0) {
+    found.free_bytes = static_cast<int64_t>(system.f_bavail * system.f_frsize);
+  }
+  return found;
+}
+
 }  // namespace
 
 bool may_record_variable(std::string_view name) {
@@ -200,6 +232,7 @@ Environment find_environment(const fs::path& root, const SystemQueries& queries)
   found.virtualisation = find_virtualisation(root, queries, found.hypervisor_cpu_flag);
   found.processor = find_processor(root);
   found.limits = find_limits(root);
+  found.storage = find_storage(root);
   found.network = find_network(root);
   found.rdma = find_rdma(root);
   found.nccl_topology_file = nccl_topology_file(root, queries);

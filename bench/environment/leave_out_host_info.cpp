@@ -138,6 +138,7 @@ void leave_out(Environment& environment, HostInfo& secrets) {
   environment.host_name = left_out_name;
   secrets.take(environment.boot_id);
   secrets.take(environment.machine_id);
+  environment.storage.device = left_out;  // of a file server
   for (Gpu& gpu : environment.gpus) {
     secrets.take(gpu.uuid);
     secrets.take(gpu.serial);

@@ -187,6 +187,33 @@ Maybe<std::string> cpuid_signature() {
 #endif
 }
 
+// The build in EAX, the version in the halves of EBX: Hypervisor Top Level Functional
+// Specification.
+Maybe<std::string> hyper_v_version() {
+#if defined(__x86_64__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  __cpuid(0x40000002, a, b, c, d);
+  return std::to_string(b >> 16) + "." + std::to_string(b & 0xffff) + "." + std::to_string(a);
+#else
+  return Unknown{"CPUID is of x86"};
+#endif
+}
+
+// Xen has it in files, and QEMU the type of its machine, such as pc-q35-7.2, in DMI.
+Maybe<std::string> hypervisor_version(const fs::path& root, const SystemQueries& queries,
+                                      const Virtualisation& found) {
+  const std::string name = found.hypervisor.value.value_or("");
+  const fs::path version = root / "sys/hypervisor/version";
+  if (name == "hyper-v" && found.cpuid_signature) return queries.hyper_v_version();
+  if (const auto major = first_line(version / "major")) {
+    return *major + "." + first_line(version / "minor").value.value_or("") +
+           first_line(version / "extra").value.value_or("");
+  }
+  if (found.dmi_vendor.value == "QEMU")
+    return first_line(root / "sys/class/dmi/id/product_version");
+  return Unknown{"the hypervisor does not show it"};
+}
+
 Maybe<std::string> detect_virt(const char* question) {
   const ChildOutput output = run_child({"systemd-detect-virt", question}, 5);
   std::string answer = output.text;
@@ -199,10 +226,12 @@ Maybe<std::string> detect_virt(const char* question) {
 }  // namespace
 
 SystemQueries system_queries() {
-  return {cpuid_signature, detect_virt, [](const char* name) {
+  return {cpuid_signature, detect_virt,
+          [](const char* name) {
             const char* value = std::getenv(name);
             return std::string(value == nullptr ? "" : value);
-          }};
+          },
+          hyper_v_version};
 }
 
 Virtualisation find_virtualisation(const fs::path& root, const SystemQueries& queries,
@@ -228,6 +257,7 @@ Virtualisation find_virtualisation(const fs::path& root, const SystemQueries& qu
   const std::string container = container_of(root, queries, found);
   found.container = container.empty() ? "none" : container;
   conclude_machine(root, hypervisor_cpu_flag, found);
+  found.hypervisor_version = hypervisor_version(root, queries, found);
   return found;
 }
 

@@ -18,6 +18,8 @@ struct SystemQueries {
   std::function<Maybe<std::string>(const char* question)> detect_virt;
   /// A variable of the environment; empty: not set.
   std::function<std::string(const char* name)> variable;
+  /// By leaf 0x40000002 of CPUID, where the hypervisor is Hyper-V.
+  std::function<Maybe<std::string>()> hyper_v_version{};
 };
 
 /// The queries of this machine.

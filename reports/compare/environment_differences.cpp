@@ -17,7 +17,7 @@ namespace {
 // speed.
 bool is_identity(const std::string& name) {
   constexpr std::array ends = {"host_name", "boot_id", "machine_id", "/uuid",
-                               "/pci_id",   "/serial", "/gid"};
+                               "/pci_id",   "/serial", "/gid",       "storage/free_bytes"};
   const bool is_idle_link = name.starts_with("gpus/") && name.ends_with("/link_generation");
   const auto is_end = [&](const char* end) { return name.ends_with(end); };
   return is_idle_link || std::ranges::any_of(ends, is_end) ||

@@ -102,8 +102,9 @@ constexpr auto names_of(MachineKind) { return std::array{"vm", "bare-metal", "co
 /// are conclusions from the rest.
 struct Virtualisation {
   NM_DECLARE_SPECIAL_MEMBERS(Virtualisation);
-  Maybe<MachineKind> machine;          // vm or bare_metal
-  Maybe<std::string> hypervisor;       // kvm, firecracker, vmware, ...; none
+  Maybe<MachineKind> machine;     // vm or bare_metal
+  Maybe<std::string> hypervisor;  // kvm, firecracker, vmware, ...; none
+  Maybe<std::string> hypervisor_version{};
   Maybe<std::string> container;        // docker, podman, gvisor, ...; none
   Maybe<std::string> cpuid_signature;  // leaf 0x40000000
   Maybe<std::string> dmi_vendor;       // of the system
@@ -152,6 +153,18 @@ struct Limits {
   Maybe<bool> numa_balancing;  // pages move to the node that uses them
 
   bool operator==(const Limits&) const = default;
+};
+
+/// The file system of the working folder.
+struct Storage {
+  Maybe<std::string> file_system;  // ext4, nfs4, overlay, ...
+  Maybe<std::string> device;       // what is mounted: /dev/nvme0n1p2, nas:/export, ...
+  Maybe<int64_t> free_bytes;
+
+  /// What happens to be free makes no other machine.
+  bool operator==(const Storage& other) const {
+    return file_system == other.file_system && device == other.device;
+  }
 };
 
 struct NetworkInterface {
@@ -278,6 +291,7 @@ struct Environment {
   Virtualisation virtualisation;
   Processor processor;
   Limits limits;
+  Storage storage;
   std::vector<NetworkInterface> network;
   std::vector<RdmaDevice> rdma;
   Maybe<std::string> nccl_topology_file;          // the one that NCCL would read

@@ -70,6 +70,8 @@ void fields(Archive& field, Virtualisation& virtualisation) {
   field.type("virtualisation", "What tells a virtual machine and a container from bare metal");
   field("machine", virtualisation.machine, without(MachineKind::container));
   field("hypervisor", virtualisation.hypervisor, "kvm, firecracker, vmware, ...; none");
+  field.added("hypervisor_version", virtualisation.hypervisor_version,
+              "Where a guest sees it: of Xen, Hyper-V, and as the type of the machine of QEMU");
   field("container", virtualisation.container, "docker, podman, gvisor, ...; none");
   field("cpuid_signature", virtualisation.cpuid_signature, "CPUID leaf 0x40000000");
   field("dmi_vendor", virtualisation.dmi_vendor, "Vendor of the system");
@@ -117,6 +119,13 @@ void fields(Archive& field, Limits& limits) {
   field("transparent_huge_pages", limits.transparent_huge_pages);
   field.added("numa_balancing", limits.numa_balancing,
               "Whether the kernel moves pages to the NUMA node that uses them");
+}
+
+void fields(Archive& field, Storage& storage) {
+  field.type("storage", "The file system of the working folder");
+  field("file_system", storage.file_system, "ext4, nfs4, overlay, ...");
+  field("device", storage.device, "What is mounted");
+  field("free_bytes", storage.free_bytes, at_least(0));
 }
 
 void fields(Archive& field, NetworkInterface& network_interface) {
@@ -232,6 +241,7 @@ void fields(Archive& field, Environment& environment) {
   field.added("virtualisation", environment.virtualisation);
   field.added("processor", environment.processor);
   field.added("limits", environment.limits);
+  field.added("storage", environment.storage);
   field.added("network", environment.network);
   field.added("rdma", environment.rdma, "RDMA devices");
   field.added("nccl_topology_file", environment.nccl_topology_file,

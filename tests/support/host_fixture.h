@@ -58,7 +58,7 @@ class HostFixture {
     };
     return {[said] { return said("cpuid_signature"); },
             [said](const char* name) { return said(name); },
-            [](const char*) { return std::string(); }};
+            [](const char*) { return std::string(); }, [said] { return said("hyper_v_version"); }};
   }
 
  private:

@@ -67,6 +67,50 @@ TEST(Virtualisation, WithoutTheFlagsOfTheCpuNothingProvesBareMetal) {
   EXPECT_EQ(contradiction(MachineKind::vm, found), std::nullopt) << "nothing speaks against it";
 }
 
+TEST(Virtualisation, TheVersionOfTheHypervisorIsKnownWhereTheGuestSeesIt) {
+  const auto version_in = [](const char* fixture) {
+    const Maybe<std::string> found = found_in(fixture).virtualisation.hypervisor_version;
+    return found ? *found : found.reason;
+  };
+  EXPECT_EQ(version_in("constructed_hyperv"), "10.0.20348");
+  EXPECT_EQ(version_in("constructed_kvm"), "pc-q35-7.2");
+  EXPECT_EQ(version_in("constructed_vmware"), "the hypervisor does not show it");
+  const HostFixture silent("constructed_bare_metal");
+  const TemporaryFolder xen;
+  xen.write("sys/hypervisor/type", "xen\n");
+  for (const auto& [file, text] : {std::pair("major", "4"), {"minor", "17"}, {"extra", ".4-pre"}}) {
+    xen.write(std::string("sys/hypervisor/version/") + file, std::string(text) + "\n");
+  }
+  const Virtualisation found = find_virtualisation(xen.path(), silent.queries(), true);
+  EXPECT_EQ(*found.hypervisor, "xen");
+  EXPECT_EQ(*found.hypervisor_version, "4.17.4-pre");
+}
+
+// Lines as Linux 6.1 writes them (proc_pid_mountinfo(5)), above the folder of this process.
+TEST(Environment, KnowsTheFileSystemOfTheWorkingFolder) {
+  const TemporaryFolder root;
+  const std::string here = std::filesystem::current_path();
+  root.write("proc/self/mountinfo",
+             "22 28 0:21 / /proc rw,nosuid,nodev,noexec,relatime shared:12 - proc proc rw\n"
+             "28 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw,errors=remount-ro\n"
+             "97 28 0:44 / " +
+                 here +
+                 " rw,relatime shared:51 master:2 - nfs4 nas:/export rw,vers=4.2\n"
+                 "98 28 0:45 / " +
+                 here + "er rw,relatime - tmpfs tmpfs rw\n");
+  const HostFixture silent("constructed_bare_metal");
+  Storage found = find_environment(root.path(), silent.queries()).storage;
+  EXPECT_EQ(*found.file_system, "nfs4");
+  EXPECT_EQ(*found.device, "nas:/export");
+  EXPECT_GT(*found.free_bytes, 0);
+  Storage later = found;
+  later.free_bytes = 1;
+  EXPECT_EQ(later, found) << "a run that writes a file makes no other machine";
+  found = find_environment(TemporaryFolder().path(), silent.queries()).storage;
+  EXPECT_FALSE(found.file_system);
+  EXPECT_TRUE(find_environment().storage.file_system) << "of this machine";
+}
+
 TEST(Virtualisation, TheKindOfAContainerComesFromWhereItShows) {
   const SystemQueries pod{[] { return Unknown{""}; }, [](const char*) { return Unknown{""}; },
                           [](const char* name) {
