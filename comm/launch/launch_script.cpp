@@ -22,7 +22,8 @@ constexpr const char* shebang = "#!/usr/bin/env bash\n";
 // Background jobs of a script ignore SIGINT, so that it must end them itself. What a job writes has
 // the name of a report once the job has ended; one that wrote nothing leaves nothing. A report that
 // cannot get its name is left under that of its part. Each job has a TMPDIR of its own: two mpirun
-// of Open MPI 4 that start at once would both create their session folder, and one would fail.
+// of Open MPI 4 that start at once would both create their session folder, and one would fail; and a
+// session of its own, by which is found what its launcher leaves behind.
 constexpr const char* functions = R"(
 set -u -o pipefail
 if ((EUID == 0)); then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
@@ -36,10 +37,20 @@ number=0
 jobs=()
 reports=()
 
+end_session() { # such as an ssh that hangs
+  local file line session
+  for file in /proc/[0-9]*/stat; do
+    { read -r line <"$file"; } 2>/dev/null || continue
+    read -r _ _ _ session _ <<<"${line##*) }" # after state, parent and group
+    if [[ $session == "$1" ]]; then kill -KILL "${file//[^0-9]/}" 2>/dev/null; fi
+  done
+}
+
 wait_for_jobs() {
   local i
   for i in "${!jobs[@]}"; do
     wait "${jobs[i]}" || status=$?
+    end_session "${jobs[i]}"
     if [[ -s ${reports[i]}.part ]]; then
       mv "${reports[i]}.part" "${reports[i]}" || status=9
     else
@@ -126,7 +137,7 @@ std::string layout_function(const LaunchPlan& plan, size_t layout) {
       text += "  readarray -t choices < <(first_choices '^(" + joined(open, "|") + ")=' " +
               report_name(plan, layout, all_repeats, job) + ")\n";
     }
-    text += "  mkdir -p " + folder + "\n  TMPDIR=" + folder + " " + shell_quoted(commands[job]);
+    text += "  mkdir -p " + folder + "\n  TMPDIR=" + folder + " setsid " + shell_quoted(commands[job]);
     if (!open.empty()) text += " ${choices[@]+\"${choices[@]}\"}";
     const std::string report = "\"" + report_name(plan, layout, "$1", job);
     text += " \\\n    </dev/null >" + report + ".part\" &\n";

@@ -86,7 +86,7 @@ class MpiJob(plans.Plan):
             command = [line for line in script.splitlines() if f"--arm={words[-2][6:]} " in line]
             self.assertEqual(len(command), 1, script)
             found = [word for word in command[0].split() if word not in ("nearmetal", "\\")]
-            self.assertEqual(found, ['TMPDIR="$scratch/job1"', *words])
+            self.assertEqual(found, ['TMPDIR="$scratch/job1"', "setsid", *words])
 
     def test_workers_have_what_is_asked_for(self):
         def limits(*arguments):

@@ -107,6 +107,24 @@ class Scripts(plans.Plan):
             for name in [*left, "started"]:
                 os.remove(self.path(name))
 
+    @cli.unittest.skipUnless(shutil.which("mpirun") and MODULES_ARE_THERE, "there is no mpirun")
+    def test_a_remote_shell_that_hangs_ends_with_the_script(self):
+        shell = self.fake("shell", "#!/bin/sh\necho $$ >>pids\nexec sleep 600\n")
+        script = self.plan(self.write("a.json", json.dumps({
+            "hosts": [{"name": "a", "address": "10.1.2.3", "gpus": 1},
+                      {"name": "b", "address": "10.1.2.4", "gpus": 1}],
+            "launcher": {"remote_shell": shell}, "layouts": [{"shape": "2x1x1"}]})),
+            "--format", "sh")
+        process = subprocess.Popen(["bash", self.write("script", script)], cwd=self.folder,
+                                   env=cli.clean_environment(), stderr=subprocess.PIPE)
+        self.assertTrue(cli.wait_until(lambda: len(self.lines_of("pids")) == 2, 20))
+        process.send_signal(signal.SIGHUP)
+        process.communicate(timeout=cli.limit(30))
+        self.assertEqual(process.returncode, 129)
+        def left():
+            return [pid for pid in self.lines_of("pids") if os.path.exists(f"/proc/{pid}")]
+        self.assertTrue(cli.wait_until(lambda: not left(), 5), f"processes are left: {left()}")
+
     def lines_of(self, name):
         try:
             return pathlib.Path(self.path(name)).read_text(encoding="utf-8").splitlines()
