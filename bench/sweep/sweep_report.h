@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/sweep/sweep_launch.h"
+#include "bench/sweep/run_layout.h"
 #include "comm/launch/launch_plan.h"
 #include "reports/json/journal_json.h"
 

@@ -1,5 +1,3 @@
-#include "bench/sweep/sweep_launch.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -18,6 +16,7 @@
 
 #include "bench/run/sweep_control.h"
 #include "bench/sweep/job_process.h"
+#include "bench/sweep/run_layout.h"
 #include "reports/json/event_json.h"
 #include "tests/support/sample_report.h"
 #include "tests/support/temporary_folder.h"
