@@ -1,10 +1,8 @@
 #include "bench/monitor/monitor_sources.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <ctime>
 #include <fstream>
@@ -67,24 +65,20 @@ std::vector<std::filesystem::path> siblings(const std::filesystem::path& root, i
 
 // A few of the CPUs that this process may use: they show the trend, and reading a clock disturbs
 // its CPU.
-std::set<int> watched_cpus() {
+std::set<int64_t> watched_cpus() {
   constexpr size_t most = 8;
-  cpu_set_t mask;
-  std::vector<int> usable;
-  if (sched_getaffinity(0, sizeof mask, &mask) != 0) return {0};
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &mask)) usable.push_back(cpu);
-  }
-  std::set<int> watched;
+  const std::vector<int64_t> usable = usable_cpus();
+  if (usable.empty()) return {0};
+  std::set<int64_t> watched;
   const size_t count = std::min(most, usable.size());
   for (size_t i = 0; i < count; ++i) watched.insert(usable[i * usable.size() / count]);
   return watched;
 }
 
 // The mean clock of these CPUs: by the governor, else as /proc/cpuinfo shows it.
-double cpu_hertz(const std::filesystem::path& root, const std::set<int>& cpus) {
+double cpu_hertz(const std::filesystem::path& root, const std::set<int64_t>& cpus) {
   double sum = 0, count = 0;
-  for (const int cpu : cpus) {
+  for (const int64_t cpu : cpus) {
     const std::string name = "cpu" + std::to_string(cpu);
     std::ifstream governor(root / "sys/devices/system/cpu" / name / "cpufreq/scaling_cur_freq");
     if (double kilohertz = 0; governor >> kilohertz) sum += 1e3 * kilohertz, ++count;
@@ -94,7 +88,7 @@ double cpu_hertz(const std::filesystem::path& root, const std::set<int>& cpus) {
   bool is_watched = false;
   for (std::string line; std::getline(file, line);) {
     const double value = std::strtod(&line[std::min(line.size(), line.find(':') + 1)], nullptr);
-    if (line.starts_with("processor")) is_watched = cpus.contains(static_cast<int>(value));
+    if (line.starts_with("processor")) is_watched = cpus.contains(static_cast<int64_t>(value));
     if (line.starts_with("cpu MHz") && is_watched) sum += 1e6 * value, ++count;
   }
   return count > 0 ? sum / count : unknown;
@@ -208,11 +202,8 @@ CpuSource::CpuSource(const std::filesystem::path& root, int64_t ranks)
     : root_(root),
       watched_(watched_cpus()),
       siblings_(siblings(root, ranks)),
-      busy_share_(unknown),
-      steal_share_(unknown),
-      busy_with_others_(unknown) {
-  last_ = times();
-}
+      last_(times()),
+      rates_{unknown, unknown, unknown} {}
 
 std::vector<std::string> CpuSource::names() {
   return {"cpu_busy_share", "cpu_steal_share", busy_with_others_series, "cpu_hertz"};
@@ -245,11 +236,10 @@ CpuSource::Times CpuSource::times() const {
 
 void CpuSource::update_rates(const Times& now) {
   const double total = now.total - last_.total;
-  busy_share_ = (now.busy - last_.busy) / total;
-  steal_share_ = (now.steal - last_.steal) / total;
   // The kernel counts in ticks and the process in nanoseconds: single values may fall below 0.
   const double others = (now.busy - last_.busy) - (now.own - last_.own);
-  busy_with_others_ = others / (now.wall - last_.wall);
+  rates_ = {(now.busy - last_.busy) / total, (now.steal - last_.steal) / total,
+            others / (now.wall - last_.wall)};
   last_ = now;
 }
 
@@ -257,10 +247,8 @@ void CpuSource::read(double* values) {
   const Times now = times();
   const bool ticked = now.total > last_.total;
   if (ticked || !std::isfinite(now.total)) update_rates(now);
-  *values++ = busy_share_;
-  *values++ = steal_share_;
-  *values++ = busy_with_others_;
-  *values++ = cpu_hertz(root_, watched_);
+  values = std::ranges::copy(rates_, values).out;
+  *values = cpu_hertz(root_, watched_);
 }
 
 }  // namespace nearmetal

@@ -1,6 +1,8 @@
 // Where the monitor's samples come from: NVML and /proc.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -61,10 +63,10 @@ class CpuSource {
   void update_rates(const Times& now);
 
   std::filesystem::path root_;
-  std::set<int> watched_;                        // CPUs whose clock is read
+  std::set<int64_t> watched_;                    // CPUs whose clock is read
   std::vector<std::filesystem::path> siblings_;  // /proc/PID/stat of what belongs to it
   Times last_;
-  double busy_share_, steal_share_, busy_with_others_;  // at last_
+  std::array<double, 3> rates_;  // at last_, as the first of names()
 };
 
 }  // namespace nearmetal

@@ -1,7 +1,5 @@
 #include "bench/sweep/hosts_found.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <fstream>
 #include <map>
@@ -12,6 +10,7 @@
 
 #include "base/errors.h"
 #include "bench/cli/parse_value.h"
+#include "bench/cli/process.h"
 #include "bench/environment/system_files.h"
 #include "bench/run/prepare_device.h"
 #include "comm/layout/shell_text.h"
@@ -24,17 +23,6 @@ namespace fs = std::filesystem;
 
 constexpr int64_t most_hosts = 4096;
 constexpr int64_t most_gpus = 1024;
-
-std::vector<int64_t> usable_cpus() {
-  std::vector<int64_t> cpus;
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  if (sched_getaffinity(0, sizeof mask, &mask) != 0) return cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &mask)) cpus.push_back(cpu);
-  }
-  return cpus;
-}
 
 struct ListedGpu {
   std::string pci_id;
