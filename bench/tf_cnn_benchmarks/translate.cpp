@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <iterator>
+#include <set>
 #include <stdexcept>
 
 #include "base/errors.h"
@@ -109,9 +110,8 @@ class Translator {
     if (flags_.is_given(flag)) translation_.flags[option] = "--" + flag;
   }
 
-  // Mapped flags that change nothing beside these others.
-  void idle(const std::vector<std::string>& names) {
-    idle_.insert(idle_.end(), names.begin(), names.end());
+  void add_if_given(const std::string& option, const std::string& flag) {
+    if (flags_.is_given(flag)) add_flag(option, flags_.text(flag), flag);
   }
 
   // A sweep takes the GPUs that it finds; without any its ranks are on CPUs.
@@ -150,11 +150,8 @@ class Translator {
     add("--precision", is_fp16() ? "fp16" : "fp32");
     add_flag("--batch", std::to_string(batch_), "batch_size");
     if (!trains()) translation_.words.emplace_back("--inference");
-    if (!on_cpu_) {
-      idle({"num_intra_threads"});
-    } else if (flags_.is_given("num_intra_threads")) {
-      add_flag("--threads", flags_.text("num_intra_threads"), "num_intra_threads");
-    }
+    if (on_cpu_) add_if_given("--threads", "num_intra_threads");
+    if (!on_cpu_) idle_.insert("num_intra_threads");
   }
 
   void add_length() {
@@ -182,8 +179,8 @@ class Translator {
 
   void add_optimizer() {
     if (!trains()) {
-      return idle({"optimizer", "momentum", "weight_decay", "init_learning_rate", "fp16_loss_scale",
-                   "fp16_enable_auto_loss_scale"});
+      return idle_.insert({"optimizer", "momentum", "weight_decay", "init_learning_rate",
+                           "fp16_loss_scale", "fp16_enable_auto_loss_scale"});
     }
     const std::string optimizer = flags_.text("optimizer");
     if (optimizer != "sgd" && optimizer != "momentum") {
@@ -191,19 +188,17 @@ class Translator {
                   "nearmetal has neither Adam nor RMSProp: give sgd or momentum");
     }
     const bool has_momentum = optimizer == "momentum";
-    if (!has_momentum) idle({"momentum"});
+    if (!has_momentum) idle_.insert("momentum");
     add("--momentum", has_momentum ? flags_.text("momentum") : "0");
     add_flag("--weight-decay", flags_.text("weight_decay"), "weight_decay");
-    if (flags_.is_given("init_learning_rate")) {
-      add_flag("--learning-rate", flags_.text("init_learning_rate"), "init_learning_rate");
-    }
+    add_if_given("--learning-rate", "init_learning_rate");
     if (!is_fp16()) {
-      idle({"fp16_loss_scale", "fp16_enable_auto_loss_scale"});
+      idle_.insert({"fp16_loss_scale", "fp16_enable_auto_loss_scale"});
     } else if (flags_.is_true("fp16_enable_auto_loss_scale")) {
-      idle({"fp16_loss_scale"});
+      idle_.insert("fp16_loss_scale");
       add("--loss-scale", "dynamic");
-    } else if (flags_.is_given("fp16_loss_scale")) {
-      add_flag("--loss-scale", flags_.text("fp16_loss_scale"), "fp16_loss_scale");
+    } else {
+      add_if_given("--loss-scale", "fp16_loss_scale");
     }
   }
 
@@ -217,7 +212,7 @@ class Translator {
     }
     require_all_reduce();
     if (!several_ || !trains() || update == "independent") {
-      idle({"gradient_repacking", "compact_gradient_transfer"});
+      idle_.insert({"gradient_repacking", "compact_gradient_transfer"});
     }
     if (!several_ || !trains()) return;
     if (update == "independent") {
@@ -241,7 +236,7 @@ class Translator {
     if (elsewhere && several_) {
       refuse_flag(flags_, "horovod_device", "gradients are summed where they are computed");
     }
-    if (elsewhere) idle({"horovod_device"});
+    if (elsewhere) idle_.insert("horovod_device");
   }
 
   // The size of buckets as they travel: in fp16 training mostly 16 bits a value.
@@ -258,10 +253,8 @@ class Translator {
   void remark_flags_without_effect() {
     std::vector<std::string> given;
     for (const auto& [name, value] : flags_.given) {
-      const bool is_idle = std::ranges::find(idle_, name) != idle_.end();
-      if (is_idle || find_tf_flag(name)->becomes == TfFlagClass::without_effect) {
-        given.push_back("--" + name);
-      }
+      const bool never = find_tf_flag(name)->becomes == TfFlagClass::without_effect;
+      if (never || idle_.contains(name)) given.push_back("--" + name);
     }
     if (given.empty()) return;
     translation_.remarks.push_back("nearmetal: without effect here: " + joined(given) +
@@ -274,7 +267,7 @@ class Translator {
   bool several_;  // ranks
   std::string model_;
   int64_t batch_ = 0;
-  std::vector<std::string> idle_;
+  std::set<std::string> idle_;  // mapped flags that change nothing beside these others
   TfTranslation translation_;
 };
 
