@@ -45,9 +45,6 @@ Command tf_cnn_benchmarks_command();
 Command validate_command();
 Command version_command();
 
-/// Versions, commit, and each backend with its libraries or why it does not work here.
-ExitCode print_version(const Terminal& terminal);
-
 /// The work of `nearmetal run` in each process of a job. Joins the other ranks and trains together
 /// with them; rank 0 prints the table and writes the report. A run that fails or is stopped still
 /// writes its report; what keeps it from starting (settings, device, a path) is thrown instead.
