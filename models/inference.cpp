@@ -46,35 +46,25 @@ std::vector<ChannelStatistics> by_norm(const Graph& graph, std::span<const float
   return found;
 }
 
-// Batch norm as an affine map of each channel: `scale` x value + `shift`.
-struct Affine {
-  std::vector<double> scale, shift;
-};
-
-Affine affine_of(const Graph& graph, int norm, std::span<const float> parameters,
-                 const ChannelStatistics& statistics) {
-  const Node& node = graph.node(norm);
-  const auto gamma = values_of(graph, node.parameters[0], parameters);
-  const auto beta = values_of(graph, node.parameters[1], parameters);
-  Affine affine;
-  for (size_t c = 0; c < gamma.size(); ++c) {
-    affine.scale.push_back(gamma[c] / std::sqrt(statistics.variance[c] + batch_norm_epsilon));
-    affine.shift.push_back(beta[c] - affine.scale[c] * statistics.mean[c]);
+// Batch norm is an affine map of each channel: scale x value + shift.
+void append_folded(const Graph& graph, const Node& conv, const Node& norm,
+                   const ChannelStatistics& statistics, std::span<const float> parameters,
+                   std::vector<float>& folded) {
+  const auto weights = values_of(graph, conv.parameters[0], parameters);
+  const auto gamma = values_of(graph, norm.parameters[0], parameters);
+  const auto beta = values_of(graph, norm.parameters[1], parameters);
+  const size_t channels = gamma.size(), of_channel = weights.size() / channels;
+  std::vector<double> scale;
+  for (size_t c = 0; c < channels; ++c) {
+    scale.push_back(gamma[c] / std::sqrt(statistics.variance[c] + batch_norm_epsilon));
   }
-  return affine;
-}
-
-void append_folded(const Graph& graph, int conv, const Affine& affine,
-                   std::span<const float> parameters, std::vector<float>& folded) {
-  const Node& node = graph.node(conv);
-  const auto weights = values_of(graph, node.parameters[0], parameters);
-  const size_t channels = affine.scale.size(), of_channel = weights.size() / channels;
   for (size_t i = 0; i < weights.size(); ++i) {
-    folded.push_back(static_cast<float>(affine.scale[i / of_channel] * weights[i]));
+    folded.push_back(static_cast<float>(scale[i / of_channel] * weights[i]));
   }
   for (size_t c = 0; c < channels; ++c) {
-    const float bias = node.has_bias() ? values_of(graph, node.parameters[1], parameters)[c] : 0.0f;
-    folded.push_back(static_cast<float>(affine.scale[c] * bias + affine.shift[c]));
+    const float bias = conv.has_bias() ? values_of(graph, conv.parameters[1], parameters)[c] : 0.0f;
+    const double shift = beta[c] - scale[c] * statistics.mean[c];
+    folded.push_back(static_cast<float>(scale[c] * bias + shift));
   }
 }
 
@@ -147,8 +137,7 @@ std::vector<float> inference_parameters(const Graph& trained, std::span<const fl
     const Node& node = trained.node(i);
     if (node.op == OpKind::batch_norm) continue;
     if (const int norm = folded_norm(trained, i); norm >= 0) {
-      append_folded(trained, i, affine_of(trained, norm, parameters, statistics[norm]), parameters,
-                    folded);
+      append_folded(trained, node, trained.node(norm), statistics[norm], parameters, folded);
       continue;
     }
     for (const int parameter : node.parameters) {
