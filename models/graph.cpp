@@ -227,9 +227,11 @@ double Graph::training_flops_per_sample() const {
 
 int Graph::token_ids(int64_t tokens, int64_t vocabulary) {
   if (tokens < 1) throw std::invalid_argument("a sequence needs at least 1 token");
-  Node node{OpKind::token_ids, "tokens", {}, {1, tokens}};
-  node.vocabulary = vocabulary;
-  return append(std::move(node));
+  return append({.op = OpKind::token_ids,
+                 .name = "tokens",
+                 .inputs = {},
+                 .shape = {1, tokens},
+                 .vocabulary = vocabulary});
 }
 
 int Graph::embedding(int input, const std::string& name, int64_t features,
@@ -257,9 +259,7 @@ int Graph::layer_norm(int input, const std::string& name, double epsilon) {
   const Shape in = nodes_.at(input).shape;
   const int weight = add_parameter(name + ".weight", {in.channels}, Initialiser::one);
   const int bias = add_parameter(name + ".bias", {in.channels}, Initialiser::zero);
-  Node node{OpKind::layer_norm, name, {input}, in, {}, {weight, bias}};
-  node.epsilon = epsilon;
-  return append(std::move(node));
+  return append({OpKind::layer_norm, name, {input}, in, {}, {weight, bias}, 0, epsilon});
 }
 
 int Graph::token_linear(int input, const std::string& name, int64_t outputs, TokenLinearStart start,
@@ -302,9 +302,7 @@ int Graph::attention(int input, const std::string& name, int64_t heads) {
     throw std::invalid_argument(name + ": " + std::to_string(shape.channels) +
                                 " features do not divide into " + std::to_string(heads) + " heads");
   }
-  Node node{OpKind::attention, name, {input}, shape};
-  node.heads = heads;
-  return append(std::move(node));
+  return append({OpKind::attention, name, {input}, shape, {}, {}, heads});
 }
 
 int Graph::class_token(int input, const std::string& name) {

@@ -27,15 +27,11 @@ bool may_begin_a_stage(const Graph& graph, const Node& reader) {
   }
 }
 
-bool is_in_module(const std::string& node, std::string_view module) {
-  return node == module ||
-         (node.starts_with(module) && node.size() > module.size() && node[module.size()] == '.');
-}
-
 std::optional<int> last_cut_point_in(const Graph& graph, std::string_view module) {
   std::optional<int> last;
   for (const int point : cut_points(graph)) {
-    if (is_in_module(graph.node(point).name, module)) last = point;
+    const std::string& name = graph.node(point).name;
+    if (name == module || name.starts_with(std::string(module) + ".")) last = point;
   }
   return last;
 }
