@@ -48,11 +48,10 @@ std::vector<int64_t> weight_places(int64_t channels, int64_t height, int64_t wid
 constexpr int64_t slice_alignment = 128;  // elements: 256 bytes of a 16-bit type
 
 // The weight of a convolution in the layout that its kernels read.
-ParameterSlice convolution_slice(const Graph& graph, const Node& conv, StemForm stem) {
+void lay_out_convolution(const Graph& graph, const Node& conv, StemForm stem,
+                         ParameterSlice& slice) {
   const Shape& input = graph.input_shape(conv);
   const Parameter& weight = graph.parameters()[conv.parameters[0]];
-  ParameterSlice slice;
-  slice.is_matrix = true;
   if (graph.node(conv.inputs[0]).op == OpKind::input) {
     slice.elements = stem_shape(stem, conv, input, 1).weight_elements();
     slice.places = stem_weight_places(stem, weight);
@@ -61,19 +60,13 @@ ParameterSlice convolution_slice(const Graph& graph, const Node& conv, StemForm 
     slice.places = weight_places(weight.dims[1], weight.dims[2], weight.dims[3], weight.dims[1]);
   }
   slice.output_elements = slice.elements / weight.dims[0];
-  return slice;
 }
 
 // The weight of a linear layer that reads the values of a sample as they lie in memory.
-ParameterSlice linear_slice(const Graph& graph, const Node& linear) {
-  const Shape& input = graph.input_shape(linear);
-  ParameterSlice slice;
-  slice.is_matrix = true;
-  slice.elements = graph.parameters()[linear.parameters[0]].size;
-  if (input.elements() == input.channels) return slice;
+void lay_out_linear(const Shape& input, ParameterSlice& slice) {
+  if (input.elements() == input.channels) return;
   slice.places = weight_places(input.channels, input.height, input.width, input.channels);
   slice.output_elements = input.elements();
-  return slice;
 }
 
 // Calls move(element, place) for each canonical element; place() would divide for every one.
@@ -180,9 +173,9 @@ FlatLayout flat_layout(const Graph& graph, StemForm stem) {
       layout.slices[p].is_matrix = parameter.is_matrix();
     }
     if (node.op == OpKind::conv) {
-      layout.slices[node.parameters[0]] = convolution_slice(graph, node, stem);
+      lay_out_convolution(graph, node, stem, layout.slices[node.parameters[0]]);
     } else if (node.op == OpKind::linear) {
-      layout.slices[node.parameters[0]] = linear_slice(graph, node);
+      lay_out_linear(graph.input_shape(node), layout.slices[node.parameters[0]]);
     }
   }
   for (auto slice = layout.slices.rbegin(); slice != layout.slices.rend(); ++slice) {
