@@ -111,17 +111,15 @@ void CudaProgram::launch_step() {
   if (host_input_) host_input_->copy_next(stream);
 }
 
-void CudaProgram::capture_step() {
-  executable_ = captured(stream_.get(), [this] { launch_step(); });
-  NM_CALL(cudaGraphUpload(executable_.get(), stream_.get()));
-}
-
 void CudaProgram::finish_step() {
   clear();
   // Every kernel runs once before the capture: libraries load code on first use.
   launch_step();
   wait_until_idle();
-  if (options_.launch_as_graph) capture_step();
+  if (options_.launch_as_graph) {
+    executable_ = captured(stream_.get(), [this] { launch_step(); });
+    NM_CALL(cudaGraphUpload(executable_.get(), stream_.get()));
+  }
   clear();
 }
 

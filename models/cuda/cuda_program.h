@@ -109,7 +109,6 @@ class CudaProgram : public Program {
   void stage_images();
   void fix_labels(std::span<const int32_t> labels);
   void launch_step();
-  void capture_step();
   // Runs the kernels once and makes the graph; parameters are 0 afterwards.
   void finish_step();
   // As restart() with parameters that are 0.

@@ -395,20 +395,6 @@ std::vector<Sent> sections_of(const FlatLayout& layout, const ProgramOptions& op
                   resources.sent_vectors, options)};
 }
 
-Kernel start_of(AllReduce& all_reduce, size_t first, size_t count, int64_t bytes) {
-  return exchange("bucket " + std::to_string(first), all_reduce.library(), bytes,
-                  [&all_reduce, first = static_cast<int>(first), count = static_cast<int>(count)](
-                      cudaStream_t stream) { all_reduce.start(first, count, stream); });
-}
-
-Kernel end_of(AllReduce& all_reduce, StepState* state) {
-  return exchange("all buckets", all_reduce.library(), 0,
-                  [&all_reduce, state](cudaStream_t stream) {
-                    launch_mark_backward_end(state, stream);
-                    all_reduce.finish(stream);
-                  });
-}
-
 }  // namespace
 
 void insert_exchange(LoweredStep& step, const FlatLayout& layout, const ProgramOptions& options,
@@ -443,10 +429,18 @@ void insert_exchange(LoweredStep& step, const FlatLayout& layout, const ProgramO
       case ExchangeEventKind::start: {
         int64_t bytes = 0;
         for (size_t i = 0; i < event.count; ++i) bytes += buckets[event.bucket + i].summed.bytes();
-        return start_of(all_reduce, event.bucket, event.count, bytes);
+        return exchange(name, all_reduce.library(), bytes,
+                        [&all_reduce, first = static_cast<int>(event.bucket),
+                         count = static_cast<int>(event.count)](cudaStream_t stream) {
+                          all_reduce.start(first, count, stream);
+                        });
       }
       case ExchangeEventKind::finish:
-        return end_of(all_reduce, resources.state);
+        return exchange("all buckets", all_reduce.library(), 0,
+                        [&all_reduce, state = resources.state](cudaStream_t stream) {
+                          launch_mark_backward_end(state, stream);
+                          all_reduce.finish(stream);
+                        });
       case ExchangeEventKind::convert_back:
         return conversion(event.section == 0 ? "matrices" : "vectors", whole.summed,
                           whole.computed);

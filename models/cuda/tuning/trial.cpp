@@ -104,12 +104,6 @@ Trial::Trial(const TrialSource& source, const Ops& ops, const OpsOfPart& part, S
   resources_.workspace = source_.workspace;
   resources_.cudnn = source_.device.handle;
   resources_.cublas = source_.device.cublas;
-  place(used, memory);
-  make_kernels(Pass::forward, part_.forward);
-  make_kernels(Pass::backward, part_.backward);
-}
-
-void Trial::place(const std::set<ValueId>& used, TrialMemory& memory) {
   owned_.reserve(used.size());
   for (const ValueId value : used) {
     owned_.push_back({.bytes = values_[value].bytes, .offset_bytes = bytes_});
@@ -118,6 +112,8 @@ void Trial::place(const std::set<ValueId>& used, TrialMemory& memory) {
   }
   memory_ = memory.take(bytes_);
   for (Tensor& tensor : owned_) tensor.data = static_cast<char*>(memory_) + tensor.offset_bytes;
+  make_kernels(Pass::forward, part_.forward);
+  make_kernels(Pass::backward, part_.backward);
 }
 
 void Trial::make_kernels(Pass pass, const std::vector<FusedOp>& ops) {
@@ -183,14 +179,6 @@ void Trial::add_gradients(const FusedOp& op) {
   }
 }
 
-void Trial::fill(const FusedOp& op, const Operand& operand) {
-  const Value& value = values_[operand.value];
-  // A mask is that of the value.
-  const std::string& name = value.node < 0 ? value.name : source_.graph.node(value.node).name;
-  launch_fill({value.content, source_.options.precision, seed_of(name), 1, 0, rows(op)},
-              tensors_[operand.value]->data, value.bytes, source_.device.stream);
-}
-
 // Matrices as they start (he_normal), vectors around 1.
 void Trial::fill_parameters() {
   const auto of_numbers = [&](const std::string& name, float scale, float offset, float* data,
@@ -242,7 +230,13 @@ void Trial::prepare() {
                             stream));
   }
   fill_parameters();
-  for (const auto& [op, operand] : inputs_) fill(*op, operand);
+  for (const auto& [op, operand] : inputs_) {
+    const Value& value = values_[operand.value];
+    // A mask is that of the value.
+    const std::string& name = value.node < 0 ? value.name : source_.graph.node(value.node).name;
+    launch_fill({value.content, source_.options.precision, seed_of(name), 1, 0, rows(*op)},
+                tensors_[operand.value]->data, value.bytes, stream);
+  }
 }
 
 void Trial::run(Pass pass) {

@@ -84,9 +84,7 @@ class Trial {
     double allowed;
   };
   using Results = std::map<std::string, Result>;  // by name
-  void place(const std::set<ValueId>& used, TrialMemory& memory);
   void make_kernels(Pass pass, const std::vector<FusedOp>& ops);
-  void fill(const FusedOp& op, const Operand& operand);
   void fill_parameters();
   void add_norm_results(const FusedOp& op);
   void add_gradients(const FusedOp& op);
