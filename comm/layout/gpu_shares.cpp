@@ -201,12 +201,6 @@ Layout layout_of(const std::string& name, std::vector<Job> jobs) {
   return layout;
 }
 
-Share share_of(const MigDevice& device) {
-  Share share{.mode = SharingMode::mig};
-  (device.profile.empty() ? share.instance : share.profile) = profile_or_uuid(device);
-  return share;
-}
-
 // Shares that jobs have at once. Names fit into the labels of charts, also beside neighbours.
 struct NamedShares {
   std::string name;
@@ -217,8 +211,9 @@ NamedShares shares_of(const std::vector<MigDevice>& devices) {
   NamedShares named;
   std::vector<std::string> names;
   for (const MigDevice& device : devices) {
-    named.shares.push_back(share_of(device));
     names.push_back(profile_or_uuid(device));
+    Share& share = named.shares.emplace_back(Share{.mode = SharingMode::mig});
+    (device.profile.empty() ? share.instance : share.profile) = names.back();
   }
   const bool even = std::set(names.begin(), names.end()).size() == 1;
   named.name = "MIG " + (even ? names.front() : joined(names, " + "));

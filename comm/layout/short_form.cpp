@@ -120,27 +120,17 @@ class Parser {
     return shape;
   }
 
-  JobShape shape() {
-    const bool bracketed = take('(');
-    const JobShape shape = shape_from(number());
-    if (bracketed) require(')');
-    return shape;
-  }
-
   void add_term() {
     int64_t count = 1;
-    JobShape job;
-    if (position_ < text_.size() && text_[position_] == '(') {
-      job = shape();
-    } else {
-      const int64_t first = number();
-      if (take('*')) {
-        count = first;
-        job = shape();
-      } else {
-        job = shape_from(first);
-      }
+    bool bracketed = take('(');
+    int64_t nodes = number();
+    if (!bracketed && take('*')) {
+      count = nodes;
+      bracketed = take('(');
+      nodes = number();
     }
+    const JobShape job = shape_from(nodes);
+    if (bracketed) require(')');
     if (static_cast<int64_t>(jobs_.size()) + count > most_jobs) {
       fail("a layout of at most " + std::to_string(most_jobs) + " jobs");
     }
