@@ -85,7 +85,6 @@ void CudaProgram::use_sequences(std::span<const int32_t> tokens, std::span<const
     upload(resources_.fixed_tokens, tokens.data(), static_cast<int64_t>(tokens.size_bytes()));
   }
   fix_labels(labels);
-  wait_until_idle();
 }
 
 void CudaProgram::fix_labels(std::span<const int32_t> labels) {
