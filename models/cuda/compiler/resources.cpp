@@ -10,14 +10,6 @@ namespace {
 constexpr int64_t buffer_alignment = 256;
 constexpr int arrays_per_norm = 7;  // mean, inverse_deviation, multiplier, shift, a, b, c
 
-int64_t norm_channels(const Graph& graph) {
-  int64_t channels = 0;
-  for (const Node& node : graph.nodes()) {
-    if (node.op == OpKind::batch_norm) channels += node.shape.channels;
-  }
-  return channels;
-}
-
 // Hands out buffers of one allocation; with a null base it only counts their bytes.
 class Carver {
  public:
@@ -102,7 +94,10 @@ void place_norms(const Graph& graph, const FlatLayout& layout, const StepResourc
 void carve_norms(Carver& carver, const Graph& graph, const ProgramOptions& options,
                  const FlatLayout& layout, StepResources& resources) {
   const int64_t slots = norm_slots(options);
-  const int64_t all_channels = norm_channels(graph);
+  int64_t all_channels = 0;
+  for (const Node& node : graph.nodes()) {
+    if (node.op == OpKind::batch_norm) all_channels += node.shape.channels;
+  }
   resources.running_statistics_count = 2 * all_channels;
   resources.running_statistics = carver.take<float>(2 * all_channels);
   float* arrays = carver.take<float>(slots * arrays_per_norm * all_channels);
@@ -115,8 +110,8 @@ void carve_norms(Carver& carver, const Graph& graph, const ProgramOptions& optio
   }
 }
 
-uint8_t* carve(Carver& carver, const Graph& graph, const ProgramOptions& options,
-               const FlatLayout& layout, int multiprocessors, StepResources& resources) {
+void carve(Carver& carver, const Graph& graph, const ProgramOptions& options,
+           const FlatLayout& layout, int multiprocessors, StepResources& resources) {
   carve_parameters(carver, layout, options, resources.parameters);
   carve_sent(carver, layout, options, resources);
   carve_norms(carver, graph, options, layout, resources);
@@ -140,11 +135,9 @@ uint8_t* carve(Carver& carver, const Graph& graph, const ProgramOptions& options
   resources.use_fixed_samples = carver.take<int32_t>(1);
   resources.losses = carver.take<float>(options.step_images());
   if (options.pipeline.is_pipelined()) resources.stage_sums = carver.take<double>(2);
-  if (!has_stem(graph)) return nullptr;
+  if (!has_stem(graph)) return;
   const int stem = stem_convolution(graph).parameters[0];
-  auto* stem_mask = carver.take<uint8_t>(layout.slices[stem].elements);
-  resources.stem_mask = stem_mask;
-  return stem_mask;
+  resources.stem_mask = carver.take<uint8_t>(layout.slices[stem].elements);
 }
 
 // 1 where a place of the stem's filter is a weight.
@@ -210,10 +203,8 @@ PersistentMemory::PersistentMemory(const Graph& graph, const ProgramOptions& opt
   memory_ = allocate_device(bytes_);
   NM_CALL(cudaMemset(memory_.get(), 0, bytes_));
   Carver carver(memory_.get());
-  uint8_t* stem_mask = carve(carver, graph, options, layout, multiprocessors, resources);
-
-  if (stem_mask != nullptr) set_stem_mask(graph, layout, stem_mask);
-
+  carve(carver, graph, options, layout, multiprocessors, resources);
+  if (resources.stem_mask != nullptr) set_stem_mask(graph, layout, resources.stem_mask);
   // A step without a loss leaves no record of its own.
   resources.ring = map_ring(ring_size, records_);
   resources.ring_size = ring_size;

@@ -27,8 +27,8 @@ struct StepResources {
   // Gradients in the type in which they travel to other ranks; null where that is their own.
   void* sent_matrices = nullptr;
   void* sent_vectors = nullptr;
-  int ranks = 1;                       // whose gradients are summed
-  const uint8_t* stem_mask = nullptr;  // 0 where a place of the stem's filter is no weight
+  int ranks = 1;                 // whose gradients are summed
+  uint8_t* stem_mask = nullptr;  // 0 where a place of the stem's filter is no weight
   StepState* state = nullptr;
   DeviceRecord* ring = nullptr;  // in host memory
   int ring_size = 1;
