@@ -18,10 +18,6 @@ namespace {
 // still to be chosen it takes longer.
 constexpr double start_seconds = 15;
 
-bool is_serial(const Placement& placement) {
-  return placement.share() && placement.share()->mode == SharingMode::serial;
-}
-
 using Ranks = std::span<const PlacedRank>;
 
 // Addresses with their ranks, "vm0:2,vm1:2", in the order in which mpirun fills their slots.
@@ -339,7 +335,9 @@ PlannedTime planned_time(const LaunchPlan& plan, std::span<const Launch> launche
   for (const Launch& launch : launches) {
     const Placement& placement = plan.placements.at(launch.layout);
     const RunConfig& config = plan.workloads.at(launch.layout).config;
-    const auto turns = is_serial(placement) ? static_cast<int64_t>(placement.jobs.size()) : 1;
+    const std::optional<Share>& share = placement.share();
+    const bool serial = share && share->mode == SharingMode::serial;
+    const auto turns = serial ? static_cast<int64_t>(placement.jobs.size()) : 1;
     time.launches += turns;
     time.most_seconds += static_cast<double>(turns) * plan.file.limits.job_seconds;
     if (config.steps) {

@@ -210,7 +210,6 @@ class Decider {
                                 const std::string& implementation, int conv) const;
   std::optional<Place> find_place(const Decision& decision, const LoweringChoices& choices,
                                   const std::string& implementation) const;
-  bool has_plan(const Decision& decision) const;
   // The reference of cuDNN's kernels alone is another.
   std::string key_of(const Decision& decision) const {
     return decision.key() + (options_.kernels == Kernels::cudnn ? ", cudnn alone" : "");
@@ -254,18 +253,14 @@ std::optional<Decider::Place> Decider::find_place(const Decision& decision,
   return first ? std::move(first) : place_of(decision, reference, implementation, -1);
 }
 
-// cuDNN may have no plan that does the sweep, too.
-bool Decider::has_plan(const Decision& decision) const {
-  return decision.kind != DecisionKind::sweep || tuner_.plan(decision.problem) != nullptr;
-}
-
 LoweringChoices Decider::decided(const Decision& decision, const LoweringChoices& choices) {
   const std::string key = key_of(decision);
   std::vector<std::string> names = decision.alternatives;
   names.push_back(apart_implementation);
   // Whatever is given is taken over, also where it makes no difference.
   if (!tuner_.is_given(key) && !tuner_.is_made(key)) {
-    if (!has_plan(decision)) return choices;
+    // cuDNN may have no plan that does the sweep, too.
+    if (decision.kind == DecisionKind::sweep && !tuner_.plan(decision.problem)) return choices;
     if (!tuner_.is_pinned()) return timed(decision, choices);
     if (!find_place(decision, choices, names.front())) return choices;
   }
