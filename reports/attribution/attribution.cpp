@@ -113,19 +113,14 @@ Maybe<double> median_of_exchanges(const ExplainedSide& side, Figure Communicatio
   return median_of(values, "not measured");
 }
 
-double mean_step(const ExplainedSide& side) {
-  std::vector<double> seconds;
-  for (const Run* run : side.runs) seconds.push_back(mean_step_seconds(*run->window));
-  return geometric_mean(seconds);
-}
-
 SideFigures figures_of(const ExplainedSide& side) {
   const Run& first = *side.runs.front();
   const RankProbes& probed = *first.ranks.front().probes;
   SideFigures figures;
   figures.device = first.device;
   figures.sample = first.sample;
-  figures.step_seconds = mean_step(side);
+  figures.step_seconds = geometric_mean(
+      transformed(side.runs, [](const Run* run) { return mean_step_seconds(*run->window); }));
   figures.exchanges = first.communication.has_value();
   figures.exposed_seconds =
       median_of_exchanges(side, &Communication::exposed_seconds_per_step).value.value_or(0);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/text.h"
 #include "reports/json/report_files.h"
 
 namespace nearmetal {
@@ -23,8 +24,7 @@ double window_seconds(const Run& run) { return run.window ? run.window->seconds 
 
 // A run given twice would count as two that agree to the last digit.
 void require_distinct(const RunArm& arm) {
-  SomeRuns runs;
-  for (const SetRun& run : arm.runs) runs.push_back(&run);
+  SomeRuns runs = transformed(arm.runs, [](const SetRun& run) { return &run; });
   const auto order = [](const SetRun* run) {
     return std::pair(std::string_view(beginning_of(*run)), window_seconds(run->run));
   };
@@ -163,9 +163,7 @@ std::pair<std::string, std::string> report_place(const std::string& place) {
 std::vector<std::string> files_of(const std::vector<std::string>& places) {
   std::vector<Source> sources;
   for (const std::string& place : places) add_sources(sources, 0, place);
-  std::vector<std::string> files;
-  for (const Source& source : sources) files.push_back(source.file);
-  return files;
+  return transformed(sources, &Source::file);
 }
 
 std::vector<RunSet> read_sides(const std::vector<Places>& sides, bool with_steps) {
@@ -220,9 +218,8 @@ GroupedPlaces grouped_places(const Places& places) {
 }
 
 GroupedRuns read_groups(const GroupedPlaces& places, bool with_steps) {
-  std::vector<Places> sides;
-  for (const auto& [name, of_group] : places) sides.push_back(of_group);
-  std::vector<RunSet> sets = read_sides(sides, with_steps);
+  std::vector<RunSet> sets =
+      read_sides(transformed(places, &GroupedPlaces::value_type::second), with_steps);
   GroupedRuns runs;
   if (places.size() == 1 && places.front().first.empty()) {
     runs.all = std::move(sets.front());

@@ -33,12 +33,12 @@ std::optional<RunDifference> difference_beside_trend(const CountedRuns& base,
   std::ranges::sort(starts);
   double squares = 0, products = 0, logs_squared = 0, order_mean[2] = {}, log_mean[2] = {};
   for (const int i : {0, 1}) {
-    std::vector<double> order, logs;
+    const std::vector<double> logs = logarithms(sides[i]);
+    std::vector<double> order;
     for (const SetRun* run : (i == 0 ? base : next).runs) {
       order.push_back(static_cast<double>(std::ranges::lower_bound(starts, run->run.started_at) -
                                           starts.begin()));
     }
-    for (const double value : sides[i]) logs.push_back(std::log(value));
     order_mean[i] = mean(order);
     log_mean[i] = mean(logs);
     for (size_t run = 0; run < logs.size(); ++run) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <set>
 
 #include "base/text.h"
@@ -267,9 +266,7 @@ std::vector<RunWarning> warnings_of(const SomeRuns& runs) {
       known->push_back({i, &warning});
     }
   }
-  std::vector<RunWarning> found;
-  std::ranges::transform(kinds, std::back_inserter(found), folded);
-  return found;
+  return transformed(kinds, folded);
 }
 
 std::string extent_text(const RunWarning& found, const std::string& runs) {

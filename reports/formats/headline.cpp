@@ -61,11 +61,9 @@ std::string clause_of(const ComparisonRow& row, const CompareOptions& options) {
 std::string counts_of(const Rows& rows) {
   std::map<Verdict, int64_t> counts;
   for (const ComparisonRow* row : rows) ++counts[row->verdict];
-  std::vector<std::string> texts;
-  for (const auto& [verdict, count] : counts) {
-    texts.push_back(std::to_string(count) + " " + to_string(verdict));
-  }
-  return joined(texts);
+  return joined(transformed(counts, [](const auto& of_verdict) {
+    return std::to_string(of_verdict.second) + " " + to_string(of_verdict.first);
+  }));
 }
 
 // Runs that could not show so large a drop show nothing; scripts/ci/gate.sh does not let them pass.
@@ -185,13 +183,11 @@ std::vector<std::string> scaling_headlines(const RunSet& set) {
            });
   });
   if (points.size() > most_scaling_headlines) return {range_of_efficiency(points)};
-  std::vector<std::string> lines;
-  for (const ScalingPoint& point : points) {
-    lines.push_back(point.arm + " has " + estimate_text(point.speedup) +
-                    " times the throughput of one rank of " + point.reference + ": " +
-                    efficiency_text(point) + " of the ideal for " + counted(point.ranks, "rank"));
-  }
-  return lines;
+  return transformed(points, [](const ScalingPoint& point) {
+    return point.arm + " has " + estimate_text(point.speedup) +
+           " times the throughput of one rank of " + point.reference + ": " +
+           efficiency_text(point) + " of the ideal for " + counted(point.ranks, "rank");
+  });
 }
 
 std::vector<std::string> throughput_headlines(const RunSet& set) {

@@ -85,12 +85,10 @@ std::string path_between(const Gpu& gpu, const Gpu& other) {
 }
 
 Cells cells_of(const RdmaDevice& nic) {
-  Cells ports;
-  for (const RdmaPort& port : nic.ports) ports.push_back(text_of(port));
   const bool is_virtual = nic.virtual_function && *nic.virtual_function;
   return {nic.name,
           joined(nic.interfaces),
-          joined(ports),
+          joined(transformed(nic.ports, [](const RdmaPort& port) { return text_of(port); })),
           link_of(nic),
           number_of(nic.numa_node),
           ats_of(nic),

@@ -152,11 +152,8 @@ double throughput_of(const MlperfRun& run, const Event& stop) {
                 counted(std::ssize(run.epoch_seconds), "epoch") +
                 " (epoch_start, epoch_stop): a throughput needs 2, as the first warms up");
   }
-  std::vector<double> rates;
-  for (const double seconds : std::span(run.epoch_seconds).subspan(1)) {
-    rates.push_back(count / seconds);
-  }
-  return median(rates);
+  return median(transformed(std::span(run.epoch_seconds).subspan(1),
+                            [&](double seconds) { return count / seconds; }));
 }
 
 // Nodes times accelerators of each, where both are told, as they are since round 4.

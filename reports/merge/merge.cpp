@@ -198,11 +198,9 @@ std::vector<double> task_seconds(const RankStage& stage) {
   std::array<double, 2> marked{};
   for (const TaskMark& mark : stage.marks) marked[pass(mark)] += length(mark);
   if (std::ranges::any_of(marked, [](double sum) { return !(sum > 0); })) return {};
-  std::vector<double> seconds;
-  for (const TaskMark& mark : stage.marks) {
-    seconds.push_back(length(mark) * means[pass(mark)] / marked[pass(mark)]);
-  }
-  return seconds;
+  return transformed(stage.marks, [&](const TaskMark& mark) {
+    return length(mark) * means[pass(mark)] / marked[pass(mark)];
+  });
 }
 
 double simulated_bubble(const RunConfig& config, std::span<const StageTimes> times) {
@@ -264,12 +262,8 @@ void fill_window(double samples, double seconds, Run& run) {
   run.window.value->samples = std::llround(samples);
   run.window.value->seconds = seconds;
   const double first = std::ranges::min(run.jobs, {}, &ConcurrentJob::start_seconds).start_seconds;
-  std::vector<double> throughputs;
-  for (ConcurrentJob& job : run.jobs) {
-    throughputs.push_back(job.throughput);
-    job.start_seconds -= first;
-  }
-  run.jain_fairness = jain_fairness(throughputs);
+  for (ConcurrentJob& job : run.jobs) job.start_seconds -= first;
+  run.jain_fairness = jain_fairness(transformed(run.jobs, &ConcurrentJob::throughput));
   set_throughput(throughput_of(samples, seconds), run);
 }
 

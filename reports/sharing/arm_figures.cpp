@@ -94,10 +94,8 @@ std::string known(const Maybe<std::string>& value) {
 }  // namespace
 
 std::vector<double> speeds_of_jobs(const Run& run) {
-  std::vector<double> speeds;
-  for (const ConcurrentJob& job : run.jobs) speeds.push_back(job.throughput);
-  if (speeds.empty()) speeds.push_back(*run.throughput);
-  return speeds;
+  if (run.jobs.empty()) return {*run.throughput};
+  return transformed(run.jobs, &ConcurrentJob::throughput);
 }
 
 SomeRuns timed_runs(const RunArm& arm) {

@@ -193,9 +193,8 @@ Maybe<JobSpeeds> job_speeds(const RunArm& arm) {
 std::vector<double> means_of_jobs(const JobSpeeds& speeds) {
   std::vector<double> means;
   for (size_t job = 0; job < speeds.of_runs.front().size(); ++job) {
-    std::vector<double> of_job;
-    for (const std::vector<double>& run : speeds.of_runs) of_job.push_back(run.at(job));
-    means.push_back(geometric_mean(of_job));
+    means.push_back(geometric_mean(
+        transformed(speeds.of_runs, [&](const auto& of_jobs) { return of_jobs.at(job); })));
   }
   return means;
 }
@@ -239,9 +238,8 @@ Sessions sessions_of(const JobProgress& progress) {
 // Relative change of the sum by that of an arm alone: the share of its jobs in the sum.
 std::map<const RunArm*, double> weights_of(const JobProgress& progress) {
   std::map<const RunArm*, double> weights;
-  std::vector<double> sums;
-  for (const std::vector<double>& jobs : progress.of_runs) sums.push_back(sum_of(progress, jobs));
-  const double all = mean(sums);
+  const double all = mean(transformed(
+      progress.of_runs, [&](const auto& of_jobs) { return sum_of(progress, of_jobs); }));
   const auto runs = static_cast<double>(progress.of_runs.size());
   for (const std::vector<double>& jobs : progress.of_runs) {
     for (size_t job = 0; job < jobs.size(); ++job) {
@@ -443,9 +441,8 @@ const DeviceWords& device_words_of(const RunSet& set) {
 
 std::vector<FractionPoint> fractions_of(const RunSet& set, bool any_batch, double confidence) {
   const References references(set, any_batch, confidence);
-  std::vector<FractionPoint> points;
-  for (const RunArm* arm : references.arms()) points.push_back(point_of(set, references, *arm));
-  return points;
+  return transformed(references.arms(),
+                     [&](const RunArm* arm) { return point_of(set, references, *arm); });
 }
 
 RunSet with_best_batches(const RunSet& set) {

@@ -157,8 +157,7 @@ std::string csv_of(const std::vector<PlacedPoint>& points, const std::vector<Gri
 
 // Values that double are as far from each other as their neighbours.
 std::string number_axis(const std::vector<PlacedPoint>& points) {
-  std::vector<double> places;
-  for (const PlacedPoint& point : points) places.push_back(point.position);
+  std::vector<double> places = transformed(points, &PlacedPoint::position);
   std::ranges::sort(places);
   places.erase(std::unique(places.begin(), places.end()), places.end());
   const double least = places.front(), most = places.back();
@@ -216,9 +215,8 @@ std::string plots_of(const std::vector<PlacedPoint>& points, const std::vector<G
 
 std::string script_of(const std::vector<PlacedPoint>& points, const std::vector<GridCurve>& curves,
                       const std::vector<std::string>& values, const std::string& title) {
-  std::vector<Estimate> figures;
-  for (const PlacedPoint& point : points) figures.push_back(point.side.mean());
-  const AxisEnd end = axis_end(figures);
+  const AxisEnd end =
+      axis_end(transformed(points, [](const PlacedPoint& point) { return point.side.mean(); }));
   const bool numbers = points.front().point->number.has_value();
   return chart_head(300 + key_line_height * static_cast<int>(curves.size() + 1), end) +
          (numbers ? number_axis(points) : word_axis(values)) + "set xlabel " +

@@ -21,9 +21,7 @@ std::vector<double> complete_values(const RunArm& arm, const Metric& metric) {
 }
 
 const UnitWords& words_of(const ShownArms& shown) {
-  std::vector<SampleUnit> units;
-  for (const ShownArm& arm : shown.arms) units.push_back(unit_of(*arm.arm));
-  return words_of(units);
+  return words_of(transformed(shown.arms, [](const ShownArm& arm) { return unit_of(*arm.arm); }));
 }
 
 struct ShownPoint {
@@ -125,9 +123,7 @@ SomeRuns runs_in_order(const RunArm& arm) {
 }
 
 std::vector<double> throughputs_of(const SomeRuns& runs) {
-  std::vector<double> values;
-  for (const SetRun* run : runs) values.push_back(*run->run.throughput);
-  return values;
+  return transformed(runs, [](const SetRun* run) { return *run->run.throughput; });
 }
 
 // In order of their start.
@@ -156,11 +152,11 @@ std::vector<Environment> machines_of(const SomeRuns& runs, const RunSet& set) {
 
 std::string changes_between(const SomeRuns& before, const SomeRuns& runs, const RunSet& set) {
   constexpr size_t most_named = 3;
-  std::vector<std::string> changes;
-  for (const EnvironmentDifference& found :
-       environment_differences(machines_of(before, set), machines_of(runs, set))) {
-    changes.push_back(found.name + ": " + found.base + " -> " + found.other);
-  }
+  std::vector<std::string> changes =
+      transformed(environment_differences(machines_of(before, set), machines_of(runs, set)),
+                  [](const EnvironmentDifference& found) {
+                    return found.name + ": " + found.base + " -> " + found.other;
+                  });
   const size_t more = changes.size() - std::min(changes.size(), most_named);
   changes.resize(changes.size() - more);
   return joined(changes, "; ") + (more > 0 ? "; " + std::to_string(more) + " more" : "");
