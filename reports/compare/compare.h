@@ -72,9 +72,9 @@ struct SideSummary {
   int64_t left_out = 0;  // partial, failed or without the figure
   int64_t shared = 0;    // of the runs, those whose monitor saw other processes
   int64_t sessions = 0;  // sessions of the runs
-  Maybe<double> geometric_mean;
-  Maybe<Interval> interval;
-  Maybe<RunSpread> spread;
+  Maybe<double> geometric_mean = Unknown{"no complete run"};
+  Maybe<Interval> interval = Unknown{"fewer than 2 runs, or all equal"};
+  Maybe<RunSpread> spread = Unknown{"fewer than 2 runs"};
   Maybe<double> run_seconds;  // that a run takes, the mean
   bool emulated = false;      // measured in emulated VMs
   std::string disturbed;      // why a run was not shown to be taken in peace; empty: all were

@@ -74,9 +74,6 @@ SideSummary summary_of(const SideValues& side) {
     summary.shared += was_shared(*run) ? 1 : 0;
     summary.emulated = summary.emulated || run->kind == Kind::emulated;
   }
-  summary.geometric_mean = Unknown{"no complete run"};
-  summary.interval = Unknown{"fewer than 2 runs, or all equal"};
-  summary.spread = Unknown{"fewer than 2 runs"};
   summary.run_seconds = mean_run_seconds(side.runs);
   if (side.values.empty()) return summary;
   const Sessions sessions = sessions_of(side);

@@ -188,8 +188,6 @@ std::string source_of(const RunSet& set, bool imported) {
   return "";
 }
 
-std::string host_name_of(const Environment& machine) { return machine.host_name; }
-
 // With what tells it from others of that name.
 std::string machine_name_of(const Environment& machine) {
   constexpr size_t digits = 8;
@@ -197,14 +195,15 @@ std::string machine_name_of(const Environment& machine) {
   return machine.host_name + (id ? " (" + id->substr(0, digits) + ")" : "");
 }
 
-std::string joined_names(const RunSet& set, const Run& run,
-                         std::string (*name_of)(const Environment& machine)) {
+template <class NameOf>
+std::string joined_names(const RunSet& set, const Run& run, const NameOf& name_of) {
   std::set<int64_t> places;
   for (const Rank& rank : run.ranks) {
     if (rank.environment >= 0) places.insert(rank.environment);
   }
   std::vector<std::string> names;
-  for (const int64_t place : places) names.push_back(name_of(set.environments.at(place)));
+  for (const int64_t place : places)
+    names.push_back(std::invoke(name_of, set.environments.at(place)));
   std::ranges::sort(names);
   return joined(names, "+");
 }
@@ -222,7 +221,7 @@ void keep_only_arm(Report& report, const std::string& arm, const std::string& so
 }
 
 std::string hosts_of(const RunSet& set, const Run& run) {
-  return joined_names(set, run, host_name_of);
+  return joined_names(set, run, &Environment::host_name);
 }
 
 std::map<std::string, RunSet> by_machine(const RunSet& set) {

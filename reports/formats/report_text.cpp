@@ -44,10 +44,6 @@ std::string arms_text(const std::vector<std::string>& arms) {
 
 using ArmsByText = std::map<std::string, std::vector<std::string>>;
 
-void add_lines(std::vector<std::string>& lines, const ArmsByText& arms) {
-  for (const auto& [text, names] : arms) lines.push_back(arms_text(names) + ": " + text);
-}
-
 // Adds each reason why runs are missing from means, once.
 void add_left_out(std::vector<std::string>& lines, const RunSet& set) {
   using Key = std::pair<std::string, std::string>;  // what they lack, and why
@@ -67,7 +63,7 @@ void add_left_out(std::vector<std::string>& lines, const RunSet& set) {
 }
 
 // Arms whose runs are of other machines, each of which would have a mean of its own.
-void add_mixed_machines(std::vector<std::string>& lines, const RunSet& set) {
+ArmsByText mixed_machines(const RunSet& set) {
   ArmsByText arms;
   for (const RunArm& arm : set.arms) {
     std::set<std::string> hosts;
@@ -79,11 +75,11 @@ void add_mixed_machines(std::vector<std::string>& lines, const RunSet& set) {
          "); `report NAME=FILE...` holds machines apart"]
         .push_back(arm.name);
   }
-  add_lines(lines, arms);
+  return arms;
 }
 
-// Adds where a mean or a speedup is of several builds, so that it may tell of them, too.
-void add_mixed_builds(std::vector<std::string>& lines, const RunSet& set) {
+// Where a mean or a speedup is of several builds, so that it may tell of them, too.
+ArmsByText mixed_builds(const RunSet& set) {
   ArmsByText arms;
   for (const RunArm& arm : set.arms) {
     const std::vector<Tool> builds = builds_of(complete_runs(arm));
@@ -101,16 +97,16 @@ void add_mixed_builds(std::vector<std::string>& lines, const RunSet& set) {
          builds_text(own, reference) + " | " + builds_text(reference, own) + ")"]
         .push_back(point.arm);
   }
-  add_lines(lines, arms);
+  return arms;
 }
 
 // The sources that imported results rest on.
-void add_derivations(std::vector<std::string>& lines, const RunSet& set) {
+ArmsByText derivations(const RunSet& set) {
   ArmsByText arms;
   for (const RunArm& arm : set.arms) {
     if (is_imported(arm)) arms["imported, " + arm.runs.front().derived].push_back(arm.name);
   }
-  add_lines(lines, arms);
+  return arms;
 }
 
 struct RunOfArm {
@@ -267,9 +263,9 @@ std::vector<std::string> run_warnings(const RunSet& set) {
     lines.push_back(arm.name + ": its runs did different work, so that their mean says nothing: " +
                     shortened(differences));
   }
-  add_derivations(lines, set);
-  add_mixed_machines(lines, set);
-  add_mixed_builds(lines, set);
+  for (const ArmsByText& arms : {derivations(set), mixed_machines(set), mixed_builds(set)}) {
+    for (const auto& [text, names] : arms) lines.push_back(arms_text(names) + ": " + text);
+  }
   add_left_out(lines, set);
   for (const std::string& remark : share_remarks(set)) lines.push_back(remark);
   for (const std::string& line : arm_remarks(set)) lines.push_back(line);
