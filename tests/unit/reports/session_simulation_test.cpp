@@ -8,9 +8,12 @@
 #include <random>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "reports/compare/baseline.h"
 #include "reports/compare/gate.h"
+#include "reports/statistics/statistics.h"
 #include "tests/support/made_up_runs.h"
 
 namespace nearmetal {
@@ -19,13 +22,13 @@ namespace {
 // How runs are taken, where they are not independent. Shares and changes are of a run's level.
 struct PlanOfRuns {
   int base_sessions = 1;
-  int base_runs = 8;           // a session
-  int new_runs = 8;            // in one session; with pairs as many as those of the base
-  std::string order;           // blocks: the sides one after the other; ABAB, ABBA: by turns
-  double between = 0;          // standard deviation of sessions
-  double drift = 0;            // of each run from the one before
-  double autocorrelation = 0;  // of neighbouring runs
-  double spread = 0;           // standard deviation of runs
+  int base_runs = 8;             // a session
+  int new_runs = 8;              // in one session; with pairs as many as those of the base
+  std::string order = "blocks";  // blocks: the sides one after the other; ABAB, ABBA: by turns
+  double between = 0;            // standard deviation of sessions
+  double drift = 0;              // of each run from the one before
+  double autocorrelation = 0;    // of neighbouring runs
+  double spread = 0;             // standard deviation of runs
   double drop = 0;
   int new_sessions = 1;
   double between_new = 0;  // of several new sessions
@@ -36,6 +39,11 @@ class PlannedRuns {
   explicit PlannedRuns(const PlanOfRuns& plan) : plan_(plan) {}
 
   Comparison next() {
+    const auto [base, next] = next_sides();
+    return compare(base, next, {});
+  }
+
+  std::pair<RunSet, RunSet> next_sides() {
     RunSet base, next;
     minute_ = 0;
     noise_now_ = noise_(engine_);
@@ -55,7 +63,7 @@ class PlannedRuns {
         }
       }
     }
-    return compare(base, next, {});
+    return {base, next};
   }
 
  private:
@@ -165,6 +173,68 @@ TEST(SessionSimulation, DISABLED_PrintTheTables) {
     std::printf("|");
     for (size_t i = 0; i + shares_shown < cells.size(); ++i) std::printf(" %s|", cells[i].c_str());
     for (const double share : simulated(*plan, 10'000)) std::printf(" %.1f %% |", 100 * share);
+    std::printf("\n");
+  }
+}
+
+// A row of the table of self-tests, up to its shares.
+std::optional<PlanOfRuns> plan_of_self_test(const std::string& line) {
+  PlanOfRuns plan;
+  double shown = 0;
+  if (std::sscanf(line.c_str(), "| %d x %d | %d | %lf %% | %lf %% | %lf %%", &plan.base_sessions,
+                  &plan.base_runs, &plan.new_runs, &plan.between, &plan.spread, &shown) != 6) {
+    return std::nullopt;
+  }
+  plan.between /= 100;
+  plan.spread /= 100;
+  return plan;
+}
+
+// Of so many baselines: the splits that were SLOWER, the drop that is found (the median), and the
+// new runs with such a drop that a gate called SLOWER.
+std::vector<double> self_tested(const PlanOfRuns& plan, int count) {
+  PlannedRuns runs(plan);
+  double alarms = 0, found = 0;
+  std::vector<double> drops;
+  for (int i = 0; i < count; ++i) {
+    auto [base, next] = runs.next_sides();
+    const SelfTest test = series_of(base, "main", {}, true).at(0).self_test.value();
+    alarms += static_cast<double>(test.slower) / static_cast<double>(test.splits) / count;
+    drops.push_back(test.detectable_drop.value.value_or(1));
+    for (SetRun& run : next.arms[0].runs) *run.run.throughput.value *= 1 - drops.back();
+    found += compare(base, next, {}).rows.at(0).verdict == Verdict::slower;
+  }
+  return {alarms, median(drops), found / count};
+}
+
+TEST(SessionSimulation, TheTableOfSelfTestsIsTrue) {
+  const auto count_of = [](const PlanOfRuns& plan) { return plan.base_sessions == 1 ? 12 : 60; };
+  std::ifstream file(NM_NOTES_FOLDER "/error_rates.md");
+  int rows = 0;
+  for (std::string line; std::getline(file, line);) {
+    const auto plan = plan_of_self_test(line);
+    if (!plan) continue;
+    ++rows;
+    const int count = count_of(*plan);
+    const std::vector<double> shares = self_tested(*plan, count);
+    const std::vector<std::string> cells = cells_of(line);
+    const auto shown = [&](size_t i) { return std::stod(cells.at(4 + i)) / 100; };
+    EXPECT_NEAR(shown(0), shares[0], 0.02) << line;
+    EXPECT_NEAR(shown(1), shares[1], 0.15 * shown(1)) << line;
+    EXPECT_NEAR(shown(2), shares[2], 4 * std::sqrt(shown(2) * (1 - shown(2)) / count)) << line;
+  }
+  EXPECT_EQ(rows, 4);
+}
+
+TEST(SessionSimulation, DISABLED_PrintTheTableOfSelfTests) {
+  std::ifstream file(NM_NOTES_FOLDER "/error_rates.md");
+  for (std::string line; std::getline(file, line);) {
+    const auto plan = plan_of_self_test(line);
+    if (!plan) continue;
+    const std::vector<double> shares = self_tested(*plan, 400);
+    std::printf("| %d x %d | %d | %g %% | %g %% |", plan->base_sessions, plan->base_runs,
+                plan->new_runs, 100 * plan->between, 100 * plan->spread);
+    for (const double share : shares) std::printf(" %.1f %% |", 100 * share);
     std::printf("\n");
   }
 }
