@@ -18,6 +18,7 @@
 #include "bench/environment/leave_out_host_info.h"
 #include "bench/sweep/repeated_layout.h"
 #include "bench/sweep/run_layout.h"
+#include "bench/sweep/supported_layouts.h"
 #include "bench/sweep/sweep_report.h"
 #include "models/load_module.h"
 #include "reports/compare/read_runs.h"

@@ -14,6 +14,7 @@
 #include "bench/commands/program.h"
 #include "bench/environment/leave_out_host_info.h"
 #include "bench/sweep/run_layout.h"
+#include "bench/sweep/supported_layouts.h"
 #include "bench/sweep/sweep_report.h"
 #include "comm/launch/launch_plan.h"
 #include "comm/layout/shell_text.h"
@@ -82,7 +83,9 @@ class Sweep {
     require_mpirun(plan_);
     find_parts();
     choose_files();
-    leave_out_unsupported();
+    // After that: a journal belongs to the plan as it was asked for.
+    std::erase_if(plan_.launches,
+                  [&](const Launch& launch) { return unsupported_.contains(launch.layout); });
     terminal_.remark(choices_of(plan_));
     show_duration();
     choose_kernels();
@@ -103,12 +106,6 @@ class Sweep {
       if (form_.request.fractions || asked.portable) continue;
       throw NotSupported(asked.source + ": " + reason);
     }
-  }
-
-  // The plan as it was asked for is what a journal belongs to.
-  void leave_out_unsupported() {
-    std::erase_if(plan_.launches,
-                  [&](const Launch& launch) { return unsupported_.contains(launch.layout); });
   }
 
   std::vector<Launch> launches_left() const {

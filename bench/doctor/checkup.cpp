@@ -26,7 +26,7 @@
 #include "bench/run/rank_facts.h"
 #include "bench/sweep/hosts_found.h"
 #include "bench/sweep/make_launch_plan.h"
-#include "bench/sweep/run_layout.h"
+#include "bench/sweep/supported_layouts.h"
 #include "comm/launch/launch_plan.h"
 #include "comm/layout/peer_rules.h"
 #include "models/load_module.h"

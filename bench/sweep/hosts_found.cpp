@@ -302,9 +302,8 @@ Host with_gpu_places(Host host, const std::string& nvml_library) {
   if (!is_this_machine(address_of(host)) || host.gpus < 2) return host;
   try {
     const std::vector<Gpu> gpus = gpus_by_bus(nvml_library);
-    for (const Gpu& gpu : gpus) host.places.push_back(place_of(gpu, gpus));
-  } catch (const NotSupported&) {
-    host.places.clear();  // a job takes the first
+    host.places = transformed(gpus, [&](const Gpu& gpu) { return place_of(gpu, gpus); });
+  } catch (const NotSupported&) {  // a job takes the first
   }
   return host;
 }

@@ -43,7 +43,7 @@ bool is_this_machine(const std::string& address);
 bool are_unnamed(const std::vector<Host>& hosts);
 
 /// The GPUs of this machine, but for lost ones, in the order of the PCI bus. Throws NotSupported.
-std::vector<Gpu> gpus_by_bus(const std::string& nvml_library);
+std::vector<Gpu> gpus_by_bus(const std::string& nvml_library = nvml_of_the_driver);
 
 /// The host, where it is this machine, with what the driver reports of its GPUs, in the order of
 /// the PCI bus, and with their MIG devices, which are never changed. Another stays as it is.

@@ -14,7 +14,6 @@
 
 #include "base/text.h"
 #include "bench/cli/process.h"
-#include "bench/environment/child_process.h"
 #include "bench/run/sweep_control.h"
 #include "bench/sweep/job_process.h"
 #include "bench/sweep/make_launch_plan.h"
@@ -251,9 +250,8 @@ std::vector<std::string> holding(const GpuShare& part) {
 // A process on each part at once; their rates go to `found`.
 SmVerdict hold(int64_t gpu, const std::vector<GpuShare>& parts, std::vector<double>& found,
                const TimeLimits& limits, const std::atomic<int>& stop) {
-  Commands commands;
-  for (const GpuShare& part : parts) commands.push_back(holding(part));
-  const LaunchOutcome outcome = run_through_mps(commands, {gpu}, limits, stop, [](const auto&) {});
+  const LaunchOutcome outcome =
+      run_through_mps(transformed(parts, holding), {gpu}, limits, stop, [](const auto&) {});
   if (outcome.code == ExitCode::not_supported) return {.reason = outcome.failure};
   if (outcome.failure) return {.failure = outcome.failure};
   if (outcome.neighbours.size() != parts.size()) return {.failure = "it was stopped"};
@@ -278,12 +276,6 @@ LaunchOutcome one_after_another(const Commands& commands, const TimeLimits& limi
   return all;
 }
 
-std::set<int64_t> gpus_of(const Placement& placement) {
-  std::set<int64_t> gpus;
-  for (const PlacedRank* rank : ranks_of(placement)) gpus.insert(*rank->gpu);
-  return gpus;
-}
-
 LaunchOutcome run(const Commands& commands, const Placement& placement, const TimeLimits& limits,
                   const std::atomic<int>& stop, const ShowProgress& show) {
   const std::optional<Share>& share = placement.share();
@@ -291,7 +283,9 @@ LaunchOutcome run(const Commands& commands, const Placement& placement, const Ti
   if (share && share->mode == SharingMode::serial)
     return one_after_another(commands, limits, stop, show, here);
   if (!share || !through_mps(*share)) return run_launch(commands, limits, stop, show, here);
-  return run_through_mps(commands, gpus_of(placement), limits, stop, show);
+  std::set<int64_t> gpus;
+  for (const PlacedRank* rank : ranks_of(placement)) gpus.insert(*rank->gpu);
+  return run_through_mps(commands, gpus, limits, stop, show);
 }
 
 // Kernels are chosen once for each size of share, and for multiprocessors of a job's own apart from
@@ -379,28 +373,6 @@ std::optional<std::string> verdict_of_sms(double whole, double alone,
            " of what it does alone: they do not run at the same time";
   }
   return std::nullopt;
-}
-
-void require_shares(const LaunchPlan& plan) {
-  require_mig_devices(plan);
-  for (size_t i = 0; i < plan.placements.size(); ++i) {
-    const Placement& placement = plan.placements[i];
-    if (!placement.share() || !through_mps(*placement.share())) continue;
-    const std::string place = plan.source + plan.file.layouts[i].source;
-    if (const auto other = address_elsewhere(placement)) {
-      throw std::invalid_argument(
-          place + ": an MPS daemon is started on this machine alone, not on '" + *other + "'");
-    }
-    if (!placement.on_gpus()) throw NotSupported(place + ": MPS needs a GPU");
-    if (const auto reason = no_mps_reason()) throw NotSupported(place + ": " + *reason);
-  }
-}
-
-void require_mpirun(const LaunchPlan& plan) {
-  const bool plain = std::ranges::all_of(
-      plan.placements, [&](const Placement& placement) { return starts_plainly(plan, placement); });
-  if (plain || is_on_path("mpirun")) return;
-  throw NotSupported("mpirun, which starts the ranks of jobs, is not on PATH: install Open MPI");
 }
 
 std::map<size_t, std::string> layouts_without_parts(const LaunchPlan& plan,

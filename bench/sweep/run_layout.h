@@ -39,14 +39,6 @@ LaunchOutcome run_launch(const Commands& commands, const TimeLimits& limits,
                          const std::atomic<int>& stop, const ShowProgress& show,
                          bool on_this_machine);
 
-/// Throws what cannot work, with its place: NotSupported where a layout needs MPS and there can be
-/// none, and what require_mig_devices() throws; std::invalid_argument where it needs MPS on another
-/// machine.
-void require_shares(const LaunchPlan& plan);
-
-/// Throws NotSupported where a layout needs mpirun and it is not on PATH.
-void require_mpirun(const LaunchPlan& plan);
-
 /// Tries whether the jobs of each layout that wants that can have multiprocessors of their own; of
 /// those that cannot, by layout, why not. `warn` is told of a try that failed otherwise, after
 /// which the layout itself shows whether it can be had.

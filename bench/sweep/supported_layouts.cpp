@@ -6,6 +6,7 @@
 
 #include "base/errors.h"
 #include "base/text.h"
+#include "bench/environment/child_process.h"
 #include "bench/sweep/mps_daemon.h"
 #include "comm/layout/mig_config.h"
 
@@ -146,10 +147,36 @@ bool needs_gpus(const Placement& placement, const std::string& host) {
   });
 }
 
-std::string differences_from(const std::string& config, const std::vector<Gpu>& gpus) {
-  const MigConfig wanted = read_mig_config(config);
-  const std::string text = joined(mig_differences(wanted, gpus), "; ");
-  return text.empty() ? "" : text + "; an administrator applies it: " + apply_command(wanted);
+void require_mig_devices(const LaunchPlan& plan) {
+  std::map<std::string, Host> found;
+  for (size_t i = 0; i < plan.placements.size(); ++i) {
+    const Layout& layout = plan.file.layouts[i];
+    for (const Host& planned : plan.file.hosts) {
+      if (!needs_gpus(plan.placements[i], planned.name)) continue;
+      if (!is_this_machine(address_of(planned))) continue;
+      if (!found.contains(planned.name)) {
+        found.emplace(planned.name, with_mig_devices(planned));
+      }
+      const Host& host = found.at(planned.name);
+      const Placement& placement = plan.placements[i];
+      require_whole_gpus(plan, i, host);
+      const std::string why = missing_device(placement, host);
+      if (why.empty()) continue;
+      throw NotSupported(plan.source + layout.source + ": " + why +
+                         what_to_do(layout, placement, host));
+    }
+    if (!layout.expect.mig_config) continue;
+    const std::string place = plan.source + layout.source + "/expect/mig_config: ";
+    if (const auto other = address_elsewhere(plan.placements[i])) {
+      throw std::invalid_argument(place + "it can be checked on this machine alone, not on '" +
+                                  *other + "'");
+    }
+    const std::vector<Gpu> gpus = gpus_by_bus();
+    const MigConfig wanted = read_mig_config(*layout.expect.mig_config);
+    const std::string why = joined(mig_differences(wanted, gpus), "; ");
+    if (why.empty()) continue;
+    throw NotSupported(place + why + "; an administrator applies it: " + apply_command(wanted));
+  }
 }
 
 }  // namespace
@@ -189,33 +216,26 @@ SupportedLayouts supported_layouts(const std::vector<Layout>& layouts,
                                : found.left_out[0].name + ": " + found.left_out[0].reason);
 }
 
-void require_mig_devices(const LaunchPlan& plan, const std::string& nvml_library) {
-  std::map<std::string, Host> found;
+void require_shares(const LaunchPlan& plan) {
+  require_mig_devices(plan);
   for (size_t i = 0; i < plan.placements.size(); ++i) {
-    const Layout& layout = plan.file.layouts[i];
-    for (const Host& planned : plan.file.hosts) {
-      if (!needs_gpus(plan.placements[i], planned.name)) continue;
-      if (!is_this_machine(address_of(planned))) continue;
-      if (!found.contains(planned.name)) {
-        found.emplace(planned.name, with_mig_devices(planned, nvml_library));
-      }
-      const Host& host = found.at(planned.name);
-      const Placement& placement = plan.placements[i];
-      require_whole_gpus(plan, i, host);
-      const std::string why = missing_device(placement, host);
-      if (why.empty()) continue;
-      throw NotSupported(plan.source + layout.source + ": " + why +
-                         what_to_do(layout, placement, host));
+    const Placement& placement = plan.placements[i];
+    if (!placement.share() || !through_mps(*placement.share())) continue;
+    const std::string place = plan.source + plan.file.layouts[i].source;
+    if (const auto other = address_elsewhere(placement)) {
+      throw std::invalid_argument(
+          place + ": an MPS daemon is started on this machine alone, not on '" + *other + "'");
     }
-    if (!layout.expect.mig_config) continue;
-    const std::string place = plan.source + layout.source + "/expect/mig_config: ";
-    if (const auto other = address_elsewhere(plan.placements[i])) {
-      throw std::invalid_argument(place + "it can be checked on this machine alone, not on '" +
-                                  *other + "'");
-    }
-    const std::string why = differences_from(*layout.expect.mig_config, gpus_by_bus(nvml_library));
-    if (!why.empty()) throw NotSupported(place + why);
+    if (!placement.on_gpus()) throw NotSupported(place + ": MPS needs a GPU");
+    if (const auto reason = no_mps_reason()) throw NotSupported(place + ": " + *reason);
   }
+}
+
+void require_mpirun(const LaunchPlan& plan) {
+  const bool plain = std::ranges::all_of(
+      plan.placements, [&](const Placement& placement) { return starts_plainly(plan, placement); });
+  if (plain || is_on_path("mpirun")) return;
+  throw NotSupported("mpirun, which starts the ranks of jobs, is not on PATH: install Open MPI");
 }
 
 }  // namespace nearmetal

@@ -27,11 +27,15 @@ SupportedLayouts supported_layouts(const std::vector<Layout>& layouts,
                                    const std::vector<Host>& hosts,
                                    const std::optional<Fractions>& fractions);
 
-/// Throws NotSupported, with what an administrator would run, where jobs are to be on MIG devices
-/// of this machine that are not there, or are others than the file lists; where they are to share
-/// otherwise a GPU of it that is divided; and where a configuration of mig-parted is expected that
-/// its GPUs do not have (as `nvidia-mig-parted assert`).
-void require_mig_devices(const LaunchPlan& plan,
-                         const std::string& nvml_library = nvml_of_the_driver);
+/// Throws what cannot work, with its place: NotSupported, with what an administrator would run,
+/// where jobs are to be on MIG devices of this machine that are not there, or are others than the
+/// file lists; where they are to share otherwise a GPU of it that is divided; where a configuration
+/// of mig-parted is expected that its GPUs do not have (as `nvidia-mig-parted assert`); and where a
+/// layout needs MPS and there can be none. std::invalid_argument where it needs MPS on another
+/// machine.
+void require_shares(const LaunchPlan& plan);
+
+/// Throws NotSupported where a layout needs mpirun and it is not on PATH.
+void require_mpirun(const LaunchPlan& plan);
 
 }  // namespace nearmetal
