@@ -221,10 +221,6 @@ void limit_columns(std::ostream& out, size_t columns) {
 
 size_t column_limit(std::ostream& out) { return out.iword(place_of_limit()); }
 
-void take_column_limit(std::ostream& text, std::ostream& out) {
-  text.iword(place_of_limit()) = out.iword(place_of_limit());
-}
-
 TableFit fit(const TextTable& table, size_t columns) {
   TableFit fit;
   for (size_t column = 0; column < table.columns.size(); ++column) {
@@ -266,10 +262,6 @@ TableRows::TableRows(std::ostream& out, const TextTable& table)
 void TableRows::print_titles() const {
   if (fit_.too_wide) return;
   print_row(transformed(columns_, &TextTable::Column::title), nullptr);
-}
-
-void TableRows::print(const std::vector<std::string>& cells, const char* last_style) const {
-  fit_.too_wide ? print_list(cells, last_style) : print_row(cells, last_style);
 }
 
 // Room is not what a list lacks: it has the columns that a table can do without, too.

@@ -35,9 +35,6 @@ void limit_columns(std::ostream& out, size_t columns);
 /// The limit that limit_columns() set; without one 0.
 size_t column_limit(std::ostream& out);
 
-/// For text that `out` gets later.
-void take_column_limit(std::ostream& text, std::ostream& out);
-
 struct TableFit {
   std::vector<size_t> columns;  // shown ones, by index
   std::vector<size_t> widths;   // of those
@@ -62,7 +59,9 @@ class TableRows {
 
   void print_titles() const;
   /// `last_style`: an escape sequence for the last cell, or null.
-  void print(const std::vector<std::string>& cells, const char* last_style = nullptr) const;
+  void print(const std::vector<std::string>& cells, const char* last_style = nullptr) const {
+    fit_.too_wide ? print_list(cells, last_style) : print_row(cells, last_style);
+  }
 
  private:
   void print_list(const std::vector<std::string>& cells, const char* last_style) const;

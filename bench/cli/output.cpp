@@ -14,7 +14,6 @@
 #include "base/errors.h"
 #include "base/text.h"
 #include "bench/cli/command_line.h"
-#include "reports/json/json.h"
 
 namespace nearmetal {
 namespace {
@@ -82,18 +81,6 @@ std::string default_report_name(const std::string& first, const std::string& sec
 
 std::string time_stamp() { return utc("%Y-%m-%dT%H:%M:%SZ", std::chrono::system_clock::now()); }
 
-Destination choose_destination(const RunConfig& config) {
-  Destination destination;
-  destination.to_stdout = config.json || config.output == "-";
-  destination.replace = config.force;
-  if (config.output && config.output != "-") {
-    destination.file = *config.output;
-  } else if (!destination.to_stdout) {
-    destination.file = default_report_name(config.model, to_string(config.device));
-  }
-  return destination;
-}
-
 std::vector<std::string> files_read_by(const RunConfig& config) {
   std::vector<std::string> files;
   for (const auto& file : {config.plans, config.plan_cache, config.host_facts}) {
@@ -119,15 +106,6 @@ void write_report_file(const std::filesystem::path& file, const std::string& tex
   }
 }
 
-void write_report(const Report& report, const Destination& destination, const Terminal& terminal) {
-  const std::string text = to_json(report);
-  if (destination.to_stdout) terminal.out << text << std::flush;
-  if (!destination.file) return;
-  const RunConfig& config = report.invocation.config;
-  write_report_file(*destination.file, text, destination.replace,
-                    default_report_name(config.model, to_string(config.device)));
-}
-
 void add_output_options(Options& options, OutputFile& output) {
   options.path("--output", "FILE", output.path, "file to write; - is stdout [-]");
   options.toggle("--force", output.replace, "replace an existing file");
@@ -140,7 +118,8 @@ void require_no_input(const OutputFile& output, std::span<const std::string> inp
 void write_output(const OutputFile& output, const Terminal& terminal,
                   const std::function<void(std::ostream& out)>& print) {
   TextStream text;
-  if (output.is_stdout()) take_column_limit(text, terminal.out);
+  const size_t columns = column_limit(terminal.out);
+  if (output.is_stdout() && columns > 0) limit_columns(text, columns);
   print(text);
   if (output.is_stdout()) {
     terminal.out << text.str();

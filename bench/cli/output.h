@@ -53,14 +53,10 @@ std::string time_stamp();
 std::string default_report_name(const std::string& first, const std::string& second);
 
 struct Destination {
-  std::optional<std::filesystem::path> file;
+  std::optional<std::filesystem::path> file{};
   bool to_stdout = false;  // then nothing else goes there
   bool replace = false;
 };
-
-/// --output FILE, or - for stdout; --json puts it on stdout, too. With neither, a result must not
-/// be lost: nearmetal-MODEL-DEVICE-TIME.report.json in the current folder.
-Destination choose_destination(const RunConfig& config);
 
 /// The files that a run with these settings reads.
 std::vector<std::string> files_read_by(const RunConfig& config);
@@ -70,9 +66,6 @@ std::vector<std::string> files_read_by(const RunConfig& config);
 /// says where the report is.
 void write_report_file(const std::filesystem::path& file, const std::string& text, bool replace,
                        const std::string& other_name);
-
-/// Throws as write_report_file() does; standard output is checked by main.
-void write_report(const Report& report, const Destination& destination, const Terminal& terminal);
 
 /// Where a command writes what it was asked for: to standard output, unless a file other than - is
 /// named.

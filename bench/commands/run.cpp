@@ -67,15 +67,35 @@ void print_table(std::ostream& out, const Report& report, bool colour) {
   if (!run.ranks.empty() && run.ranks[0].probes) print_probes(out, *run.ranks[0].probes);
 }
 
-// The table comes after the file is safe; where it is not, the table goes beside the error.
+// --output FILE, or - for stdout; --json puts it on stdout, too. With neither, a result must not be
+// lost: nearmetal-MODEL-DEVICE-TIME.report.json in the current folder.
+Destination choose_destination(const RunConfig& config) {
+  Destination destination{.to_stdout = config.json || config.output == "-",
+                          .replace = config.force};
+  if (config.output && config.output != "-") {
+    destination.file = *config.output;
+  } else if (!destination.to_stdout) {
+    destination.file = default_report_name(config.model, to_string(config.device));
+  }
+  return destination;
+}
+
+// The table comes after the file is safe; where it is not, the table goes beside the error. What
+// goes to standard output is checked by main.
 void publish(const Report& report, const Destination& destination,
              const std::optional<AskedBy>& asked_by, const Terminal& terminal) {
   const auto print = [&](std::ostream& out, bool colour) {
     if (asked_by) return asked_by->print(out, report);
     print_table(out, report, colour);
   };
+  const RunConfig& config = report.invocation.config;
   try {
-    write_report(report, destination, terminal);
+    const std::string text = to_json(report);
+    if (destination.to_stdout) terminal.out << text << std::flush;
+    if (destination.file) {
+      write_report_file(*destination.file, text, destination.replace,
+                        default_report_name(config.model, to_string(config.device)));
+    }
   } catch (...) {
     print(terminal.err, false);
     throw;
