@@ -121,10 +121,6 @@ std::pair<std::string, std::string> signed_percents(double share, const Interval
           "[" + bound(interval.lower) + ", " + bound(interval.upper) + "]"};
 }
 
-std::string percent(double share, int digits) { return significant(100 * share, digits) + " %"; }
-
-std::string plain_percent(double share) { return shortest(100 * share, 6) + " %"; }
-
 std::string duration_text(double seconds) {
   constexpr int64_t minute = 60, hour = 60;
   const auto whole = std::llround(seconds);
@@ -132,10 +128,6 @@ std::string duration_text(double seconds) {
   const int64_t minutes = std::llround(seconds / minute);
   if (minutes < 2 * hour) return std::to_string(minutes) + " min";
   return std::to_string(minutes / hour) + " h " + std::to_string(minutes % hour) + " min";
-}
-
-std::string counted(int64_t count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
 std::string lower_case(std::string text) {

@@ -51,15 +51,19 @@ std::string signed_percent(double share, const Interval& interval);
 std::pair<std::string, std::string> signed_percents(double share, const Interval& interval);
 
 /// "93.1 %"
-std::string percent(double share, int digits = 3);
+inline std::string percent(double share, int digits = 3) {
+  return significant(100 * share, digits) + " %";
+}
 /// "2 %", "2.5 %": no more digits than the share has.
-std::string plain_percent(double share);
+inline std::string plain_percent(double share) { return shortest(100 * share, 6) + " %"; }
 
 /// "45 s", "80 min" or "2 h 5 min".
 std::string duration_text(double seconds);
 
 /// "1 run", "2 runs".
-std::string counted(int64_t count, const std::string& noun);
+inline std::string counted(int64_t count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
 
 std::string lower_case(std::string text);  // of ASCII
 

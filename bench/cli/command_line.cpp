@@ -135,11 +135,9 @@ void refuse_extras(const CLI::App& app, const CLI::App& asked,
 // With the words of a command that takes those of another program as this parser reads them.
 std::vector<std::string> as_parsed(const Command& program,
                                    const std::vector<std::string>& arguments) {
-  const auto of_command = [&](const Command& command) {
-    return arguments.size() > 1 && command.name == arguments[1] && command.spelled_out != nullptr;
-  };
-  const auto command = std::ranges::find_if(program.commands, of_command);
-  if (command == program.commands.end()) return arguments;
+  if (arguments.size() < 2) return arguments;
+  const auto command = std::ranges::find(program.commands, arguments[1], &Command::name);
+  if (command == program.commands.end() || command->spelled_out == nullptr) return arguments;
   std::vector<std::string> words = {arguments[0], arguments[1]};
   const auto spelled = command->spelled_out({arguments.begin() + 2, arguments.end()});
   words.insert(words.end(), spelled.begin(), spelled.end());
@@ -148,8 +146,6 @@ std::vector<std::string> as_parsed(const Command& program,
 
 }  // namespace
 
-bool is_argument(const OptionSpec& option) { return !option.name.starts_with("-"); }
-
 std::vector<std::string> flags_of(const OptionSpec& option) {
   return is_argument(option) ? std::vector<std::string>{} : split(option.name, ",");
 }
@@ -157,39 +153,6 @@ std::vector<std::string> flags_of(const OptionSpec& option) {
 std::string value_of(const OptionSpec& option) {
   const bool is_list = option.value.find('|') != option.value.npos;
   return is_argument(option) && !is_list ? option.name : option.value;
-}
-
-OptionSpec& Options::add(OptionSpec spec) {
-  spec.group = heading_;
-  return specs_.emplace_back(std::move(spec));
-}
-
-OptionSpec& Options::value(const std::string& name, const std::string& value,
-                           const std::string& help, const Setter& set) {
-  return add({.name = name,
-              .takes = OptionSpec::Takes::one,
-              .value = value,
-              .help = help,
-              .set = [set](const Texts& texts) { set(texts.front()); }});
-}
-
-OptionSpec& Options::values(const std::string& name, const std::string& value,
-                            const std::string& help,
-                            const std::function<void(const Texts& texts)>& set) {
-  return add(
-      {.name = name, .takes = OptionSpec::Takes::many, .value = value, .help = help, .set = set});
-}
-
-OptionSpec& Options::toggle(const std::string& name, const std::string& help,
-                            const std::function<void()>& set) {
-  return add({.name = name, .help = help, .set = [set](const Texts&) { set(); }});
-}
-
-OptionSpec& Options::paths(const std::string& name, const std::string& value, Texts& members,
-                           const std::string& help) {
-  return values(name, value, help, [name, &members](const Texts& texts) {
-    for (const std::string& text : texts) members.push_back(checked_path(name, text));
-  });
 }
 
 Command make_group(const std::string& name, const std::string& help, const std::string& examples,

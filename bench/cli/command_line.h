@@ -39,7 +39,7 @@ struct OptionSpec {
 };
 
 /// Whether it is one without a flag.
-bool is_argument(const OptionSpec& option);
+inline bool is_argument(const OptionSpec& option) { return !option.name.starts_with("-"); }
 
 /// "-h", "--help"; none of an argument.
 std::vector<std::string> flags_of(const OptionSpec& option);
@@ -94,7 +94,13 @@ class Options {
   void under(const std::string& heading) { heading_ = heading; }
 
   OptionSpec& value(const std::string& name, const std::string& value, const std::string& help,
-                    const Setter& set);
+                    const Setter& set) {
+    return add({.name = name,
+                .takes = OptionSpec::Takes::one,
+                .value = value,
+                .help = help,
+                .set = [set](const Texts& texts) { set(texts.front()); }});
+  }
   /// `member` becomes what `parse` makes of the name and the text.
   template <class T, class Parse>
   OptionSpec& value(const std::string& name, const std::string& value, const std::string& help,
@@ -104,13 +110,18 @@ class Options {
     });
   }
   OptionSpec& values(const std::string& name, const std::string& value, const std::string& help,
-                     const std::function<void(const Texts& texts)>& set);
+                     const std::function<void(const Texts& texts)>& set) {
+    return add(
+        {.name = name, .takes = OptionSpec::Takes::many, .value = value, .help = help, .set = set});
+  }
   OptionSpec& values(const std::string& name, const std::string& value, const std::string& help,
                      Texts& members) {
     return values(name, value, help, [&members](const Texts& texts) { members = texts; });
   }
   OptionSpec& toggle(const std::string& name, const std::string& help,
-                     const std::function<void()>& set);
+                     const std::function<void()>& set) {
+    return add({.name = name, .help = help, .set = [set](const Texts&) { set(); }});
+  }
   OptionSpec& toggle(const std::string& name, bool& member, const std::string& help) {
     return toggle(name, help, [&member] { member = true; });
   }
@@ -127,7 +138,7 @@ class Options {
                      const std::string& help) {
     return this->value(name, value, with_default(help, member),
                        [name, bounds, &member](const std::string& text) {
-                         member = parse_number<typename Held<T>::type>(name, text, bounds);
+                         member = parse_number<Held<T>>(name, text, bounds);
                        });
   }
   /// `member` may be optional. The help says the default.
@@ -154,7 +165,11 @@ class Options {
     return this->value(name, value, help, member, checked_path);
   }
   OptionSpec& paths(const std::string& name, const std::string& value, Texts& members,
-                    const std::string& help);
+                    const std::string& help) {
+    return values(name, value, help, [name, &members](const Texts& texts) {
+      for (const std::string& text : texts) members.push_back(checked_path(name, text));
+    });
+  }
 
   /// Called once all options are set. Throws std::invalid_argument where they do not go together.
   void check(std::function<void()> rule) { rule_ = std::move(rule); }
@@ -163,7 +178,10 @@ class Options {
   const std::function<void()>& rule() const { return rule_; }
 
  private:
-  OptionSpec& add(OptionSpec spec);
+  OptionSpec& add(OptionSpec spec) {
+    spec.group = heading_;
+    return specs_.emplace_back(std::move(spec));
+  }
 
   std::string heading_ = "Options";
   std::vector<OptionSpec> specs_;

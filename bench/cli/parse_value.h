@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/names.h"
@@ -14,13 +15,7 @@ namespace nearmetal {
 
 /// What an option sets, whether or not the member that holds it is optional.
 template <class T>
-struct Held {
-  using type = T;
-};
-template <class T>
-struct Held<std::optional<T>> {
-  using type = T;
-};
+using Held = typename decltype(std::optional(std::declval<T>()))::value_type;
 
 /// Decimal, the whole text, within the bounds. `flag` is for the message. For int64_t and double.
 template <class Number>

@@ -180,10 +180,6 @@ ProcessClock::ProcessClock() : made_(std::chrono::steady_clock::now()) {
   clock_ = plausible ? "start of the process (/proc/self/stat)" : "first line of the program";
 }
 
-double ProcessClock::seconds_at(std::chrono::steady_clock::time_point time) const {
-  return start_seconds_ + std::chrono::duration<double>(time - made_).count();
-}
-
 // Fields by their numbers in proc(5): 1 pid, 2 (name), which may hold anything, 3 state, 4 parent,
 // 14 and 15 ticks of user and system, 22 start.
 std::optional<ProcessStat> process_stat(const std::filesystem::path& file) {
@@ -276,8 +272,6 @@ bool should_report(const std::exception& error) {
   const auto* job = dynamic_cast<const JobFailure*>(&error);
   return job == nullptr || !job->reported;
 }
-
-ExitCode exit_code_of_signal(int signal) { return static_cast<ExitCode>(128 + signal); }
 
 ExitCode exit_code_of(Status status, ExitCode failure, int signal) {
   if (status == Status::partial && signal != 0) return exit_code_of_signal(signal);

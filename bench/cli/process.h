@@ -29,7 +29,9 @@ class ProcessClock {
  public:
   ProcessClock();
 
-  double seconds_at(std::chrono::steady_clock::time_point time) const;
+  double seconds_at(std::chrono::steady_clock::time_point time) const {
+    return start_seconds_ + std::chrono::duration<double>(time - made_).count();
+  }
   double elapsed_seconds() const { return seconds_at(std::chrono::steady_clock::now()); }
   /// When this object was made.
   double start_seconds() const { return start_seconds_; }
@@ -85,7 +87,7 @@ std::span<const ExitMeaning> exit_meanings();
 bool should_report(const std::exception& error);
 
 /// The exit code of a program that stopped because of this signal.
-ExitCode exit_code_of_signal(int signal);
+constexpr ExitCode exit_code_of_signal(int signal) { return static_cast<ExitCode>(128 + signal); }
 
 /// The exit code of a report. A complete one has that of `failure`, ok if there is none. A partial
 /// one has the code of the signal; terminated where another process got it (signal 0). A failed one

@@ -47,9 +47,9 @@ OptionSpec& add_option(Options& options, const Setting& setting, T& member) {
   if constexpr (std::is_same_v<T, bool>) {
     return options.toggle(flag, member, setting.help);
   } else {
-    OptionSpec& option = options.value(
-        flag, value_shown<typename Held<T>::type>(setting), with_default(setting.help, member),
-        [&](const std::string& text) { parse_setting(setting, text, member); });
+    OptionSpec& option =
+        options.value(flag, value_shown<Held<T>>(setting), with_default(setting.help, member),
+                      [&](const std::string& text) { parse_setting(setting, text, member); });
     if constexpr (std::is_same_v<T, std::string>) option.words = network_names;
     return option;
   }
@@ -106,10 +106,6 @@ void add_settings(Options& options, RunRequest& request, unsigned command) {
       request.config);
   std::ranges::stable_sort(entries, {}, &Entry::place);
   for (const Entry& entry : entries) entry.add();
-}
-
-void add_quiet(Options& options, RunRequest& request, SettingGroup group) {
-  options.toggle("--quiet", request.config.quiet, "print no remarks").group = to_string(group);
 }
 
 LinkClaim expected_link(const std::string& text) {

@@ -38,7 +38,9 @@ struct RunRequest : Workload {
 void add_settings(Options& options, RunRequest& request, unsigned command);
 
 /// --quiet, under the heading of a group.
-void add_quiet(Options& options, RunRequest& request, SettingGroup group);
+inline void add_quiet(Options& options, RunRequest& request, SettingGroup group) {
+  options.toggle("--quiet", request.config.quiet, "print no remarks").group = to_string(group);
+}
 
 void add_run_options(Options& options, RunRequest& request);
 

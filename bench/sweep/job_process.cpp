@@ -3,14 +3,12 @@
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <csignal>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -397,24 +395,6 @@ void JobProcess::end() {
   if (ended() || end_asked_) return;
   end_asked_ = steady_seconds();
   kill(-pid_, SIGTERM);
-}
-
-std::string JobProcess::ending() const {
-  if (WIFSIGNALED(*status_)) return "signal " + std::to_string(WTERMSIG(*status_));
-  return "exit code " + std::to_string(WEXITSTATUS(*status_));
-}
-
-int JobProcess::exit_code() const {
-  return WIFSIGNALED(*status_) ? 128 + WTERMSIG(*status_) : WEXITSTATUS(*status_);
-}
-
-bool JobProcess::was_killed() const {
-  return WIFSIGNALED(*status_) && WTERMSIG(*status_) != SIGABRT;
-}
-
-Event JobProcess::progress() const {
-  const auto first = heartbeats_.find(0);
-  return first == heartbeats_.end() ? Event{} : first->second.progress;
 }
 
 double JobProcess::seconds_of_silence() const {

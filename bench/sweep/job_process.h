@@ -2,7 +2,9 @@
 #pragma once
 
 #include <sys/types.h>
+#include <sys/wait.h>
 
+#include <csignal>
 #include <deque>
 #include <filesystem>
 #include <map>
@@ -66,15 +68,23 @@ class JobProcess {
 
   bool ended() const { return status_.has_value(); }
   /// 0, or why it did not end well: "exit code 6", "signal 9".
-  std::string ending() const;
-  int exit_code() const;
+  std::string ending() const {
+    if (WIFSIGNALED(*status_)) return "signal " + std::to_string(WTERMSIG(*status_));
+    return "exit code " + std::to_string(WEXITSTATUS(*status_));
+  }
+  int exit_code() const {
+    return WIFSIGNALED(*status_) ? 128 + WTERMSIG(*status_) : WEXITSTATUS(*status_);
+  }
   /// Whether a signal ended it, other than that of a program that says why it gives up.
-  bool was_killed() const;
+  bool was_killed() const { return WIFSIGNALED(*status_) && WTERMSIG(*status_) != SIGABRT; }
 
   bool ready() const { return ready_; }
   bool measured() const { return measured_; }
   /// The progress of rank 0.
-  Event progress() const;
+  Event progress() const {
+    const auto first = heartbeats_.find(0);
+    return first == heartbeats_.end() ? Event{} : first->second.progress;
+  }
   /// The last heartbeat of each rank, by rank.
   const std::map<int64_t, Heartbeat>& heartbeats() const { return heartbeats_; }
   /// The longest time without a step, over the ranks that have begun to take steps.

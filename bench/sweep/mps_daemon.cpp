@@ -54,10 +54,6 @@ fs::path private_folder() {
   throw NotSupported("no folder for an MPS daemon: " + name + ": " + error.message());
 }
 
-std::string list_of(const std::set<int64_t>& gpus) {
-  return joined(transformed(gpus, [](int64_t gpu) { return std::to_string(gpu); }), ",");
-}
-
 // The last line of a file.
 std::string last_line(const fs::path& file) {
   std::ifstream text(file);
@@ -76,8 +72,9 @@ std::optional<std::string> no_mps_reason() {
 MpsDaemon::MpsDaemon(const std::set<int64_t>& gpus) {
   if (const auto reason = no_mps_reason()) throw NotSupported(*reason);
   folder_ = private_folder();
+  const auto indices = transformed(gpus, [](int64_t gpu) { return std::to_string(gpu); });
   try {
-    keeper_.emplace(keeper_script, std::vector{folder_.string(), list_of(gpus)});
+    keeper_.emplace(keeper_script, std::vector{folder_.string(), joined(indices, ",")});
   } catch (const std::runtime_error& error) {
     std::error_code ignored;
     fs::remove_all(folder_, ignored);
@@ -93,11 +90,6 @@ MpsDaemon::MpsDaemon(const std::set<int64_t>& gpus) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
-}
-
-std::vector<std::string> MpsDaemon::client_words() const {
-  return {"env", "CUDA_MPS_PIPE_DIRECTORY=" + (folder_ / "pipe").string(),
-          "CUDA_MPS_LOG_DIRECTORY=" + (folder_ / "log").string()};
 }
 
 // In the foreground, the daemon and its servers log to their output, else into the folder of logs:

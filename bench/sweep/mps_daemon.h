@@ -27,7 +27,10 @@ class MpsDaemon {
   MpsDaemon& operator=(const MpsDaemon&) = delete;
 
   /// The words that make a command a client: "env", and the variables.
-  std::vector<std::string> client_words() const;
+  std::vector<std::string> client_words() const {
+    return {"env", "CUDA_MPS_PIPE_DIRECTORY=" + (folder_ / "pipe").string(),
+            "CUDA_MPS_LOG_DIRECTORY=" + (folder_ / "log").string()};
+  }
   /// The fatal fault that its server logged first.
   std::optional<std::string> fault() const;
 

@@ -6,7 +6,6 @@
 
 #include "base/text.h"
 #include "reports/compare/run_set.h"
-#include "reports/document/steps.h"
 #include "reports/document/warning_text.h"
 
 namespace nearmetal {
@@ -143,10 +142,6 @@ void take_choices(const RunConfig& then, Workload& workload) {
 
 }  // namespace
 
-bool took_steps(const Run& run) { return !run.ranks.empty() && steps_taken(run.ranks.front()) > 0; }
-
-bool settles_work(const Run& run) { return took_steps(run) && run.status != Status::failed; }
-
 std::string other_work(const RunConfig& before, const RunConfig& now) {
   return differences(before, now, [](const Setting&) { return true; });
 }
@@ -251,11 +246,6 @@ void SweepRuns::pin_choices(LaunchPlan& plan, size_t layout) const {
       if (place < then.size()) take_choices(then[place], workload);
     }
   }
-}
-
-void SweepRuns::remove_journal() const {
-  std::error_code ignored;
-  fs::remove(path(), ignored);
 }
 
 }  // namespace nearmetal

@@ -12,16 +12,19 @@
 #include "comm/launch/launch_plan.h"
 #include "comm/layout/placement.h"
 #include "reports/document/settings.h"
+#include "reports/document/steps.h"
 #include "reports/document/types.h"
 #include "reports/json/journal_json.h"
 
 namespace nearmetal {
 
 /// Whether a run took steps. Before, not all that its job settles is settled.
-bool took_steps(const Run& run);
+inline bool took_steps(const Run& run) {
+  return !run.ranks.empty() && steps_taken(run.ranks.front()) > 0;
+}
 
 /// Whether its work is that of its layout. A run that failed may have done other work.
-bool settles_work(const Run& run);
+inline bool settles_work(const Run& run) { return took_steps(run) && run.status != Status::failed; }
 
 /// "batch 4 instead of 2, seed 7 instead of 1": the settings that config_sha256() tells apart.
 /// Empty: none.
@@ -70,7 +73,10 @@ class SweepRuns {
   ExitCode add(JournalEntry entry, bool cut_short);
 
   const std::filesystem::path& path() const { return journal_.path(); }
-  void remove_journal() const;
+  void remove_journal() const {
+    std::error_code ignored;
+    std::filesystem::remove(path(), ignored);
+  }
 
  private:
   bool is_of_another_build(const JournalEntry& entry) const;

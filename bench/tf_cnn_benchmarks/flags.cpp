@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 #include "base/text.h"
-#include "bench/cli/parse_value.h"
 
 namespace nearmetal {
 namespace {
@@ -195,14 +194,6 @@ constexpr TfFlag table[] = {
     {"print", boolean, own, "false", "print nearmetal's command and run nothing"},
 };
 
-// Numbers that are written otherwise are the same: 4e-5, 0.00004.
-bool same_value(const TfFlag& flag, const std::string& a, const std::string& b) {
-  const bool is_number = flag.kind == integer || flag.kind == number;
-  if (!is_number || a.empty() || b.empty()) return a == b;
-  return parse_number<double>(flag.name, a, any_number) ==
-         parse_number<double>(flag.name, b, any_number);
-}
-
 struct AbslWord {
   std::string name;
   std::optional<std::string> value{};  // behind "="
@@ -267,16 +258,12 @@ std::string TfFlagValues::text(const std::string& name) const {
   return found != given.end() ? found->second : find_tf_flag(name)->standard;
 }
 
-int64_t TfFlagValues::whole(const std::string& name) const {
-  return parse_number<int64_t>("--" + name, text(name), within(0, 1e9));
-}
-
-double TfFlagValues::value(const std::string& name) const {
-  return parse_number<double>("--" + name, text(name), within(0, 1e9));
-}
-
 bool TfFlagValues::is_standard(const TfFlag& flag) const {
-  return same_value(flag, text(flag.name), flag.standard);
+  const std::string value = text(flag.name), standard = flag.standard;
+  const bool is_number = flag.kind == integer || flag.kind == number;
+  if (!is_number || value.empty() || standard.empty()) return value == standard;
+  return parse_number<double>(flag.name, value, any_number) ==
+         parse_number<double>(flag.name, standard, any_number);
 }
 
 std::vector<std::string> spelled_out(const std::vector<std::string>& words) {

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/cli/parse_value.h"
+
 namespace nearmetal {
 
 enum class TfFlagKind { boolean, integer, number, text };
@@ -42,10 +44,9 @@ void check_tf_value(const TfFlag& flag, const std::string& value);
 
 /// The words behind `nearmetal tf_cnn_benchmarks`, which are read as absl (abseil.io) does, as
 /// "--name=value", of no value "--name" and "": absl takes one dash or two, "--name value", and of
-/// booleans --name, --noname and a value behind
-/// "=" alone. What follows "--" stays as it is. They end with a flag that is not known, which the
-/// parser refuses. Throws std::invalid_argument for a flag without its value, a boolean that is
-/// neither true nor false, and a word that is no flag.
+/// booleans --name, --noname and a value behind "=" alone. What follows "--" stays as it is. They
+/// end with a flag that is not known, which the parser refuses. Throws std::invalid_argument for a
+/// flag without its value, a boolean that is neither true nor false, and a word that is no flag.
 std::vector<std::string> spelled_out(const std::vector<std::string>& words);
 
 /// The values of a command line, over the defaults. Each name must be in the table.
@@ -56,9 +57,13 @@ struct TfFlagValues {
   std::string text(const std::string& name) const;
   bool is_true(const std::string& name) const { return text(name) == "true"; }
   // Numbers that are counts or times: none is negative.
-  int64_t whole(const std::string& name) const;
-  double value(const std::string& name) const;
-  /// However it is written.
+  int64_t whole(const std::string& name) const {
+    return parse_number<int64_t>("--" + name, text(name), within(0, 1e9));
+  }
+  double value(const std::string& name) const {
+    return parse_number<double>("--" + name, text(name), within(0, 1e9));
+  }
+  /// However a number is written: 4e-5, 0.00004.
   bool is_standard(const TfFlag& flag) const;
 };
 
