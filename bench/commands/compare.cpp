@@ -79,10 +79,9 @@ ExitCode exit_code_of(const Comparison& comparison) {
   };
   const bool agree = std::ranges::all_of(comparison.key_differences, &KeyDifference::allowed);
   if (agree && std::ranges::any_of(comparison.rows, has_figures)) return ExitCode::ok;
-  const bool missing = std::ranges::any_of(comparison.rows, [](const ComparisonRow& row) {
-    return row.verdict == Verdict::not_comparable;
-  });
-  return agree && !missing ? ExitCode::invalid_report : ExitCode::not_comparable;
+  const auto missing =
+      std::ranges::count(comparison.rows, Verdict::not_comparable, &ComparisonRow::verdict);
+  return agree && missing == 0 ? ExitCode::invalid_report : ExitCode::not_comparable;
 }
 
 ExitCode exit_code_of(const CompareAnswer& judged) {

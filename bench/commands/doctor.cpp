@@ -79,8 +79,7 @@ ExitCode run_doctor(const DoctorForm& form, const Context& context) {
   checkup.mig_config = std::move(mig_config);
   if (form.layout) checkup.layout = check_layout(file, checkup);
   const std::vector<Finding> findings = diagnose(checkup);
-  const auto blockers = std::ranges::count_if(
-      findings, [](const Finding& finding) { return finding.severity == Urgency::blocker; });
+  const auto blockers = std::ranges::count(findings, Urgency::blocker, &Finding::severity);
   const ExitCode code = blockers > 0 ? ExitCode::not_supported : ExitCode::ok;
   const Environment& machine = checkup.environment;
   if (form.json) {

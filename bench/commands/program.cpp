@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <iomanip>
 #include <stdexcept>
 #include <variant>
 #include <vector>
@@ -112,7 +111,8 @@ ExitCode run_validate(const std::vector<std::string>& paths, const Context& cont
 }
 
 // Versions, commit, and each backend with its libraries or why it does not work here.
-ExitCode print_version(const Terminal& terminal) {
+ExitCode print_version(const std::monostate&, const Context& context) {
+  const Terminal& terminal = context.terminal;
   const Tool tool = build_info();
   terminal.out << "nearmetal " << tool.version << "\ncommit "
                << (tool.git_commit ? *tool.git_commit : "unknown: " + tool.git_commit.reason)
@@ -269,13 +269,11 @@ Exit codes:
 )";
 
 std::string exit_codes_text() {
-  TextStream text;
-  for (const auto& [code, meaning] : exit_meanings()) {
-    text << "  " << std::setw(3) << static_cast<int>(code) << "  " << meaning << '\n';
-  }
-  std::string lines = text.str();
-  lines.pop_back();  // the help ends its last line itself
-  return lines;
+  const auto line = [](const ExitMeaning& exit) {
+    const std::string code = std::to_string(static_cast<int>(exit.code));
+    return std::string(5 - code.size(), ' ') + code + "  " + exit.meaning;
+  };
+  return joined(transformed(exit_meanings(), line), "\n");
 }
 
 void declare_program(Options& options, bool& version) {
@@ -283,7 +281,7 @@ void declare_program(Options& options, bool& version) {
 }
 
 ExitCode run_program(const bool& version, const Context& context) {
-  return version ? print_version(context.terminal) : print_help({}, context);
+  return version ? print_version({}, context) : print_help({}, context);
 }
 
 }  // namespace
@@ -291,10 +289,7 @@ ExitCode run_program(const bool& version, const Context& context) {
 Command version_command() {
   return make_command<std::monostate>(
       "version", "Print the versions of the program and its libraries", version_examples,
-      [](Options&, std::monostate&) {},
-      [](const std::monostate&, const Context& context) {
-        return print_version(context.terminal);
-      });
+      [](Options&, std::monostate&) {}, print_version);
 }
 
 Command schema_command() {

@@ -1,7 +1,6 @@
 #include "bench/monitor/monitor.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <numeric>
@@ -23,15 +22,13 @@ constexpr double slow_every_seconds = 1;   // counters of errors and processes t
 constexpr size_t most_values = 300;  // of a series in the report
 constexpr size_t fewest_samples_for_drift = 8;
 
-struct ClockReason {
+constexpr struct {
   unsigned long long bit;  // of nvml.h's nvmlClocksEventReason...
   const char* code;
-};
-constexpr std::array clock_reasons = {
-    ClockReason{0x2, "clocks_set_limit"},    ClockReason{0x4, "clocks_power_limit"},
-    ClockReason{0x8, "clocks_hardware"},     ClockReason{0x10, "clocks_group"},
-    ClockReason{0x20, "clocks_heat_driver"}, ClockReason{0x40, "clocks_heat_hardware"},
-    ClockReason{0x80, "clocks_power_brake"}};
+} clock_reasons[] = {{0x2, "clocks_set_limit"},    {0x4, "clocks_power_limit"},
+                     {0x8, "clocks_hardware"},     {0x10, "clocks_group"},
+                     {0x20, "clocks_heat_driver"}, {0x40, "clocks_heat_hardware"},
+                     {0x80, "clocks_power_brake"}};
 
 std::vector<double> column_of(const MonitorTable& table, size_t column) {
   std::vector<double> values;
@@ -118,7 +115,7 @@ void add_sharing(const MonitorTable& table, const MonitorOptions& options, Monit
 }
 
 void add_throttling(const MonitorTable& table, Monitoring& result) {
-  for (const ClockReason& reason : clock_reasons) {
+  for (const auto& reason : clock_reasons) {
     const auto count = std::ranges::count_if(table.throttle_bits,
                                              [&](auto bits) { return (bits & reason.bit) != 0; });
     if (count == 0) continue;

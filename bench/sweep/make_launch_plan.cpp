@@ -105,13 +105,12 @@ LayoutFile asked_file(const PlanRequest& request, const std::optional<std::strin
     throw std::invalid_argument("the layout file names hosts already; leave --hosts out");
   }
   if (path) {
-    const std::filesystem::path folder = std::filesystem::path(*path).parent_path();
+    const fs::path folder = fs::path(*path).parent_path();
     for (Layout& layout : file.layouts) {
       std::optional<std::string>& config = layout.expect.mig_config;
       if (config) config = (folder / *config).string();
       if (!layout.executable) continue;
-      layout.executable =
-          std::filesystem::absolute(folder / *layout.executable).lexically_normal().string();
+      layout.executable = fs::absolute(folder / *layout.executable).lexically_normal().string();
     }
     for (GridAxis& axis : file.grid.axes) axis.source = *path + ": " + axis.source;
   } else {
@@ -357,7 +356,6 @@ LaunchPlan make_launch_plan(const PlanRequest& request) {
 }
 
 Executable find_executable(const std::string& path, const std::string& source) {
-  namespace fs = std::filesystem;
   std::error_code ignored;
   if (!fs::is_regular_file(path, ignored) || access(path.c_str(), X_OK) != 0) {
     throw std::invalid_argument(source + "/executable: '" + path +

@@ -297,12 +297,6 @@ std::string devices_of(const Run& run) {
   return "[" + joined(devices) + "]";
 }
 
-bool is_bound(const Run& run) {
-  return std::ranges::any_of(run.ranks, [](const Rank& rank) {
-    return rank.binding && rank.binding->numa_node.value.has_value();
-  });
-}
-
 bool trains(const SetRun& run) {
   return key_value(run, "inference") != "yes" && key_value(run, "forward_only") != "yes";
 }
@@ -338,7 +332,10 @@ void print_header(std::ostream& out, const SetRun& set_run, const std::string& a
   const double images = static_cast<double>(steps) * global;
   print_entry(out, "Num epochs", fixed(images / imagenet_images, 2));
   print_entry(out, "Devices", devices_of(run));
-  print_entry(out, "NUMA bind", is_bound(run) ? "True" : "False");
+  const bool bound = std::ranges::any_of(run.ranks, [](const Rank& rank) {
+    return rank.binding && rank.binding->numa_node.value.has_value();
+  });
+  print_entry(out, "NUMA bind", bound ? "True" : "False");
   print_entry(out, "Data format", "NHWC");
   print_entry(out, "Optimizer", optimizer_of(set_run));
   const bool independent = key_value(set_run, "update") == "independent";
