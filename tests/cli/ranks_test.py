@@ -252,8 +252,9 @@ class Ranks(cli.CliTest):
         process.communicate(timeout=cli.limit(60))
         self.assertLess(time.monotonic() - start, cli.limit(15))
         self.assertNotEqual(process.returncode, 0)
-        for child in children:
-            self.assertFalse(os.path.exists(f"/proc/{child}/exe"), "no process is left")
+        self.assertTrue(cli.wait_until(
+            lambda: not any(os.path.exists(f"/proc/{child}/exe") for child in children), 5),
+            "no process is left")
 
     def test_a_stop_that_other_ranks_do_not_answer_keeps_what_rank_0_measured(self):
         """As where a step takes longer than a launcher lets its ranks live that it was told to end."""
