@@ -158,7 +158,7 @@ constexpr std::array table{
                   .commands = in_run | in_sweep | in_export}),
     work_setting(
         &RunConfig::loss_scale, "loss_scale", SettingGroup::optimizer,
-        {.help = "loss scale of fp16 [8 x sqrt(batch), as a power of two; zero-init: 1024]",
+        {.help = "loss scale of fp16 [8 x sqrt(batch), with --zero-init 1024]",
          .value = "N|dynamic",
          .key_place = 3,
          .commands = in_run | in_sweep | in_export}),
