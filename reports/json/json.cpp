@@ -139,6 +139,7 @@ std::string to_json(const Report& report) {
 }
 
 void change_free_texts(Report& report, const Change& change) {
+  bin_long_lists(report);  // so that it can be read
   Json document = json::Writer::json_of(report);
   change_texts(document, change);
   report = report_from_json(json::line_of(document));

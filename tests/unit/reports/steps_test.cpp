@@ -85,6 +85,13 @@ TEST(Steps, OfMoreThereAreBinsThatHoldTheSameSums) {
   EXPECT_EQ(window.back().least, 1e-4);
 }
 
+TEST(Steps, AReportWhoseTextsAreChangedStaysOneThatCanBeRead) {
+  Report report = report_of(100'001);
+  change_free_texts(report, [](const std::string& text) { return text; });
+  EXPECT_THAT(rank_of(report).step_seconds, IsEmpty());
+  EXPECT_EQ(steps_taken(rank_of(report)), 100'001);
+}
+
 TEST(Steps, AQuantileLiesWithinWhatBinsAllow) {
   Report listed = report_of(200'000);
   const auto steps = std::span<const double>(rank_of(listed).step_seconds).subspan(warm_up);
