@@ -33,6 +33,7 @@ libgtest-dev        header   gtest/gtest.h
 libgmock-dev        header   gmock/gmock.h
 python3-jsonschema  module   jsonschema
 python3-yaml        module   yaml
+python3-prometheus-client  module  prometheus_client
 gnuplot-nox         program  gnuplot
 iproute2            program  ip
 strace              program  strace

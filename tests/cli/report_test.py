@@ -12,6 +12,8 @@ import shutil
 import subprocess
 import xml.etree.ElementTree as ElementTree
 
+from prometheus_client.parser import text_string_to_metric_families
+
 import cli
 import made_up
 
@@ -242,6 +244,10 @@ class Report(cli.CliTest):
                 float(line.rsplit(" ", 1)[1])
         self.assertIn("nearmetal_throughput_images_per_second_interval", seen)
         self.assertTrue(text.endswith("\n"))
+        read = {family.name: family for family in text_string_to_metric_families(text)}
+        self.assertEqual(set(read), seen, "as the client library of Prometheus reads it")
+        throughput = read["nearmetal_throughput_images_per_second"].samples
+        self.assertEqual([sample.labels["arm"] for sample in throughput], ["1x1x1", "1x1x2", "1x1x4"])
 
     def test_the_log_of_a_job_is_read(self):
         first, second = made_up.sweep(0, True, 1.0, runs=1), made_up.sweep(60, True, 0.9, runs=1)
