@@ -126,7 +126,7 @@ bool write_files(const CompareAnswer& judged, const CompareRequest& request,
     }
   };
   TextStream junit;
-  if (judged.gate) print_junit(junit, judged.comparison, *judged.gate);
+  if (judged.gate) print_junit(junit, judged.comparison, *judged.gate, judged.next);
   if (judged.gate) write(request.junit, [&] { return junit.str(); });
   write(request.html, [&] { return page_of(judged, request); });
   return written;

@@ -119,6 +119,12 @@ std::string latest_start(const RunArm& arm) {
   return latest;
 }
 
+std::string latest_start(const RunSet& set) {
+  std::string latest;
+  for (const RunArm& arm : set.arms) latest = std::max(latest, latest_start(arm));
+  return latest;
+}
+
 // The seconds of a time as reports hold it: YYYY-MM-DDThh:mm:ssZ.
 double unix_seconds(const std::string& time) {
   int year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0;
@@ -134,9 +140,7 @@ using json::Json;
 using json::lines_of;
 
 Json context_of(const RunSet& set) {
-  std::string latest;
-  for (const RunArm& arm : set.arms) latest = std::max(latest, latest_start(arm));
-  Json context = {{"date", latest}, {"executable", "nearmetal"}};
+  Json context = {{"date", latest_start(set)}, {"executable", "nearmetal"}};
   if (!set.environments.empty()) {
     context["host_name"] = set.environments[0].host_name;
     context["num_cpus"] = set.environments[0].logical_cpus;
@@ -152,31 +156,39 @@ std::string attribute(const char* name, const std::string& value) {
 struct Case {
   std::string arm;
   std::string name;
-  std::string time{};  // empty: it took none
+  double seconds = 0;
   std::vector<std::pair<const char*, Maybe<double>>> figures{};
   const char* element = nullptr;
   std::string why{};
 };
 
+// Both schemas want properties at the suite alone: the name of each begins with its case.
+void print_properties(std::ostream& out, const std::vector<Case>& cases) {
+  out << "  <properties>\n";
+  for (const Case& test : cases) {
+    for (const auto& [name, value] : test.figures) {
+      if (!value) continue;
+      out << "    <property" << attribute("name", test.arm + " / " + test.name + " / " + name)
+          << attribute("value", exact(*value)) << "/>\n";
+    }
+  }
+  out << "  </properties>\n";
+}
+
 void print_case(std::ostream& out, const Case& test) {
   out << "  <testcase" << attribute("classname", "nearmetal." + test.arm)
-      << attribute("name", test.name) << (test.time.empty() ? "" : attribute("time", test.time))
-      << ">\n";
-  if (!test.figures.empty()) out << "    <properties>\n";
-  for (const auto& [name, value] : test.figures) {
-    if (!value) continue;
-    out << "      <property" << attribute("name", name) << attribute("value", exact(*value))
-        << "/>\n";
+      << attribute("name", test.name) << attribute("time", fixed(test.seconds, 3)) << ">\n";
+  if (test.element) {
+    out << "    <" << test.element << attribute("type", test.element)
+        << attribute("message", test.why) << "/>\n";
   }
-  if (!test.figures.empty()) out << "    </properties>\n";
-  if (test.element) out << "    <" << test.element << attribute("message", test.why) << "/>\n";
   out << "  </testcase>\n";
 }
 
 Case case_of(const RunArm& arm, const SetRun& run) {
   Case test{.arm = arm.name,
             .name = run.source + " " + run.run.started_at,
-            .time = run.run.window ? exact(run.run.window->seconds) : "0",
+            .seconds = run.run.window ? run.run.window->seconds : 0,
             .why = run.run.failure.value_or("no reason given")};
   for (const Metric* metric : shown_metrics({run.run.sample}, has_latency(run.run))) {
     test.figures.emplace_back(metric->name, metric->value_of(run.run));
@@ -203,25 +215,36 @@ Case case_of(const ComparisonRow& row, RowAnswer answer, const CompareOptions& o
           .why = sentence_of(row, options) + (row.difference ? ", " + row.reason : "")};
 }
 
-// `kinds`: elements, each with the attribute that counts them. Below are what was measured, and the
-// answers.
-void print_suite(std::ostream& out, const char* name,
-                 const std::vector<std::pair<std::string, const char*>>& kinds,
-                 const std::vector<Case>& cases, std::vector<std::string> lines,
+// A suite of `set`; below its cases are what was measured, and the answers. It is as both
+// junit-10.xsd of Jenkins' xunit plugin and JUnit.xsd of Ant's reports
+// (github.com/windyroad/JUnit-Schema) ask for.
+void print_suite(std::ostream& out, const char* name, const std::vector<Case>& cases,
+                 const RunSet& set, std::vector<std::string> lines,
                  const std::vector<std::string>& answers) {
+  double seconds = 0;
+  for (const Case& test : cases) seconds += test.seconds;
   out << "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite" << attribute("name", name)
       << attribute("tests", std::to_string(cases.size()));
-  for (const auto& kind : kinds) {
-    const auto count = std::ranges::count_if(
-        cases, [&](const Case& test) { return test.element && test.element == kind.first; });
+  // Both must be there, the time without its zone: where there is no run, the schema's name for
+  // what is not known, and the first of all times.
+  const std::string start = latest_start(set);
+  const std::string host = set.environments.empty() ? "" : set.environments[0].host_name;
+  for (const auto& kind :
+       {std::pair("failure", "failures"), {"error", "errors"}, {"skipped", "skipped"}}) {
+    const auto count = std::ranges::count_if(cases, [&](const Case& test) {
+      return test.element && std::string_view(test.element) == kind.first;
+    });
     out << attribute(kind.second, std::to_string(count));
   }
-  out << ">\n";
+  out << attribute("time", fixed(seconds, 3))
+      << attribute("timestamp", start.empty() ? "1970-01-01T00:00:00" : start.substr(0, 19))
+      << attribute("hostname", host.empty() ? "localhost" : host) << ">\n";
+  print_properties(out, cases);
   for (const Case& test : cases) print_case(out, test);
   lines.insert(lines.end(), answers.begin(), answers.end());
   for (std::string& line : lines) line = html_escaped(line);
-  if (!lines.empty()) out << "  <system-out>" << joined(lines, "\n") << "</system-out>\n";
-  out << "</testsuite>\n";
+  out << "  <system-out>" << joined(lines, "\n")
+      << "</system-out>\n  <system-err/>\n</testsuite>\n";
 }
 
 std::string csv_text(const std::string& text) {
@@ -357,22 +380,20 @@ void print_junit(std::ostream& out, const RunSet& set) {
     for (const SetRun& run : arm.runs) cases.push_back(case_of(arm, run));
   }
   for (const UnsupportedArm& arm : set.unsupported) {
-    cases.push_back({arm.name, "unsupported", "0", {}, "skipped", arm.reason});
+    cases.push_back({arm.name, "unsupported", 0, {}, "skipped", arm.reason});
   }
-  print_suite(out, "nearmetal", {{"error", "errors"}, {"skipped", "skipped"}}, cases,
-              work_lines({{"", &set}}), headlines(set));
+  print_suite(out, "nearmetal", cases, set, work_lines({{"", &set}}), headlines(set));
 }
 
-void print_junit(std::ostream& out, const Comparison& comparison, const GateResult& gate) {
+void print_junit(std::ostream& out, const Comparison& comparison, const GateResult& gate,
+                 const RunSet& next) {
   std::vector<Case> cases;
   for (size_t i = 0; i < comparison.rows.size(); ++i) {
     cases.push_back(case_of(comparison.rows[i], gate.answers[i], comparison.options));
   }
   std::vector<std::string> answers = headlines(comparison);
   answers.push_back(gate.verdict);
-  print_suite(out, "nearmetal gate",
-              {{"failure", "failures"}, {"error", "errors"}, {"skipped", "skipped"}}, cases,
-              comparison.work, answers);
+  print_suite(out, "nearmetal gate", cases, next, comparison.work, answers);
 }
 
 void print_csv(std::ostream& out, const RunSet& set) {

@@ -26,12 +26,15 @@ std::string google_benchmark_json(const RunSet& set);
 /// arm.
 std::string github_action_benchmark_json(const RunSet& set);
 
-/// A test case for each run: failed is an error, partial is skipped; figures are properties.
+/// JUnit XML. A test case for each run: failed is an error, partial is skipped; figures are
+/// properties of the suite, "ARM / CASE / METRIC".
 void print_junit(std::ostream& out, const RunSet& set);
 
 /// A test case for each row: a failure where the gate fails it, an error where what the policy asks
 /// for was not or could not be shown, skipped where it is inconclusive and the policy lets it pass.
-void print_junit(std::ostream& out, const Comparison& comparison, const GateResult& gate);
+/// `next`: the new side.
+void print_junit(std::ostream& out, const Comparison& comparison, const GateResult& gate,
+                 const RunSet& next);
 
 /// Long form, RFC 4180: a header, then a line for each run and metric, the work last; then speedup
 /// and efficiency of each arm that has them, with the bounds of their intervals. Text that a

@@ -9,6 +9,7 @@ import xml.etree.ElementTree as ElementTree
 
 import cli
 import comparing
+import junit_rules
 import made_up
 
 
@@ -98,8 +99,13 @@ class Gate(comparing.CompareTest):
         arguments = ["gate", self.path("base"), *slow, "--junit", "gate.xml", "--html", "gate.html",
                      "--no-charts"]
         self.assert_verdict(self.call(*arguments), 1, "fail")
-        suite = ElementTree.parse(self.path("gate.xml")).getroot()
+        xml = pathlib.Path(self.path("gate.xml")).read_text(encoding="utf-8")
+        self.assertEqual(junit_rules.breaches(xml), [])
+        suite = ElementTree.fromstring(xml)
         self.assertEqual((suite.get("tests"), suite.get("failures")), ("1", "1"))
+        self.assertEqual(suite.get("timestamp"), "2026-11-21T01:05:00", "that of the latest new run")
+        self.assertIn("run / throughput_images_per_second / difference",
+                      [given.get("name") for given in suite.iter("property")])
         self.assertRegex(suite.find("testcase/failure").get("message"),
                          r"^The new set is .* % slower than the base \[.*\]: SLOWER, worse by")
         page = pathlib.Path(self.path("gate.html")).read_text(encoding="utf-8")

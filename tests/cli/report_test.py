@@ -15,6 +15,7 @@ import xml.etree.ElementTree as ElementTree
 from prometheus_client.parser import text_string_to_metric_families
 
 import cli
+import junit_rules
 import made_up
 
 SOURCE = pathlib.Path(__file__).parent.parent / "data" / "report-1.0.json"
@@ -69,7 +70,9 @@ class Report(cli.CliTest):
             self.assertIn("r?.json", process.out.decode("utf-8"))
 
     def test_junit(self):
-        suite = ElementTree.fromstring(self.call("report", self.hostile, "--format", "junit").out)
+        out = self.call("report", self.hostile, "--format", "junit").out
+        self.assertEqual(junit_rules.breaches(out), [])
+        suite = ElementTree.fromstring(out)
         self.assertEqual(suite.get("tests"), "1")
         self.assertEqual(suite.find("testcase").get("classname")[:22], "nearmetal.<a href='x'>")
 

@@ -38,7 +38,7 @@ void compare_sides(const RunSet& base, const RunSet& next) {
   const GateResult gate = judge(corrected_for_rows(comparison), {.fail_on = FailOn::any});
   text << power_text(comparison);
   require(!to_json(comparison, gate, gate.exit_code).empty(), "a comparison can be written");
-  print_junit(text, comparison, gate);
+  print_junit(text, comparison, gate, next);
   print_html(text, comparison_page(base, next, comparison, gate.verdict));
 }
 

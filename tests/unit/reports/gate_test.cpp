@@ -220,7 +220,7 @@ TEST(Gate, VerdictsOfSeveralRowsAreThoseAfterHolm) {
   EXPECT_TRUE(result.inconclusive) << "another look may show it";
   std::ostringstream table, junit;
   print_text(table, page_of(comparison));
-  print_junit(junit, comparison, result);
+  print_junit(junit, comparison, result, made_up_set(arms(975.3), 60));
   EXPECT_THAT(table.str(), testing::Not(HasSubstr(" SLOWER (")));
   EXPECT_THAT(table.str(), HasSubstr("verdicts after Holm's correction for 3 rows"));
   EXPECT_THAT(table.str(), HasSubstr("SLOWER by itself, but not after Holm's correction for 3"));
@@ -240,16 +240,19 @@ TEST(Gate, JunitHasATestCaseForEachRow) {
   const GateResult result = judge(comparison, {});
   EXPECT_EQ(result.exit_code, ExitCode::inconclusive) << "one row has too few runs";
   std::ostringstream text;
-  print_junit(text, comparison, result);
+  print_junit(text, comparison, result, next);
   EXPECT_THAT(text.str(), HasSubstr("tests=\"4\" failures=\"1\" errors=\"1\" skipped=\"1\""));
   EXPECT_THAT(text.str(), HasSubstr("<testcase classname=\"nearmetal.b&lt;\""));
-  EXPECT_THAT(text.str(), testing::ContainsRegex(
-                              "<failure message=\"The new set is 10.00 % slower than the base "
-                              "\\[.*\\]: SLOWER, worse by more than the margin\"/>"));
-  EXPECT_THAT(text.str(), testing::ContainsRegex("<skipped message=\"The new set is .*: INCONCL"));
   EXPECT_THAT(text.str(),
-              testing::ContainsRegex("<error message=\"The new set differs by .*: INCONCLUSIVE, "
-                                     "an interval needs 2 runs"));
+              testing::ContainsRegex(
+                  "<failure type=\"failure\" message=\"The new set is 10.00 % slower than the base "
+                  "\\[.*\\]: SLOWER, worse by more than the margin\"/>"));
+  EXPECT_THAT(text.str(), testing::ContainsRegex(
+                              "<skipped type=\"skipped\" message=\"The new set is .*: INCONCL"));
+  EXPECT_THAT(text.str(),
+              testing::ContainsRegex(
+                  "<error type=\"error\" message=\"The new set differs by .*: INCONCLUSIVE, "
+                  "an interval needs 2 runs"));
   EXPECT_THAT(text.str(), HasSubstr("<system-out>resnet50 training, fp16, batch 256, 224x224, "));
   EXPECT_THAT(text.str(), HasSubstr("\nOn the mean of 3 rows the new set is "));
 }

@@ -199,9 +199,9 @@ TEST(ReportText, MarkdownEscapesWhatItWouldTakeForMoreThanText) {
 
 TEST(ReportText, JunitHasErrorsAndEscapes) {
   const std::string text = text_of(junit, hostile_set());
-  EXPECT_THAT(text, HasSubstr("tests=\"2\" errors=\"1\" skipped=\"0\""));
-  EXPECT_THAT(text, HasSubstr("<error message=\"&quot;]]&gt;?&lt;boom/&gt;??\"/>"));
-  EXPECT_THAT(text, HasSubstr("<property name=\"throughput_images_per_second\" value=\"1000\"/>"));
+  EXPECT_THAT(text, HasSubstr("tests=\"2\" failures=\"0\" errors=\"1\" skipped=\"0\""));
+  EXPECT_THAT(text, HasSubstr("<error type=\"error\" message=\"&quot;]]&gt;?&lt;boom/&gt;??\"/>"));
+  EXPECT_THAT(text, HasSubstr(" / throughput_images_per_second\" value=\"1000\"/>"));
 }
 
 TEST(ReportText, GoBenchmarksAreLinesOfWordsAndNumbers) {

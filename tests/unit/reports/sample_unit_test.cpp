@@ -112,7 +112,7 @@ TEST(SampleUnit, IsInEveryFormOfAReport) {
   EXPECT_THAT(csv, HasSubstr(",throughput_sequences_per_second,sequences/s,1000,"));
   EXPECT_THAT(csv, says_sequences);
   EXPECT_THAT(printed([&](std::ostream& out) { print_junit(out, set); }),
-              HasSubstr("name=\"throughput_sequences_per_second\" value=\"1000\""));
+              HasSubstr(" / throughput_sequences_per_second\" value=\"1000\""));
   const std::string go = printed([&](std::ostream& out) { print_go_benchmark(out, set); });
   EXPECT_THAT(go, HasSubstr("Unit sequences/s better=higher\n"));
   EXPECT_THAT(go, HasSubstr(" ns/op 1000 sequences/s\n"));
