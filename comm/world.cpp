@@ -46,16 +46,36 @@ std::unique_ptr<World> join_launched(int64_t processes, const std::string& threa
   return world;
 }
 
+// The variables in which a launcher tells each process how many there are, and which it is. `sign`:
+// one that must be there, too, as others set the same.
+struct LauncherVariables {
+  const char* size;
+  const char* rank;
+  const char* sign = nullptr;
+
+  const char* said(const char* variable) const {
+    return sign == nullptr || std::getenv(sign) != nullptr ? std::getenv(variable) : nullptr;
+  }
+};
+
+// mpirun of Open MPI; Hydra of MPICH and Intel MPI; MVAPICH2; jsrun; a job step of Slurm;
+// horovodrun over Gloo (horovod/runner/gloo_run.py); torchrun (local_elastic_agent.py).
+constexpr LauncherVariables launchers[] = {
+    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"}, {"PMI_SIZE", "PMI_RANK"},
+    {"MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"},   {"JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_RANK"},
+    {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},         {"HOROVOD_SIZE", "HOROVOD_RANK"},
+    {"WORLD_SIZE", "RANK", "TORCHELASTIC_RUN_ID"},    {"WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE"},
+};
+
 }  // namespace
 
 std::optional<int64_t> launched_processes() {
-  // mpirun of Open MPI; Hydra of MPICH and Intel MPI; a job step of Slurm.
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
-    const char* text = std::getenv(name);
+  for (const LauncherVariables& launcher : launchers) {
+    const char* text = launcher.said(launcher.size);
     if (text == nullptr) continue;
     const int64_t processes = std::strtoll(text, nullptr, 10);
     // A batch script is a job step of one process, too: no MPI is needed for it.
-    if (processes > 1 || std::string(name) == "OMPI_COMM_WORLD_SIZE") return processes;
+    if (processes > 1 || &launcher == &launchers[0]) return processes;
   }
   return std::nullopt;
 }
@@ -63,8 +83,8 @@ std::optional<int64_t> launched_processes() {
 bool is_launched() { return launched_processes().has_value(); }
 
 int64_t launched_rank() {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"}) {
-    if (const char* text = std::getenv(name)) return std::strtoll(text, nullptr, 10);
+  for (const LauncherVariables& launcher : launchers) {
+    if (const char* text = launcher.said(launcher.rank)) return std::strtoll(text, nullptr, 10);
   }
   return 0;
 }
