@@ -9,6 +9,8 @@
 #include <stdexcept>
 
 #include "base/errors.h"
+#include "base/pattern.h"
+#include "base/text.h"
 #include "bench/cli/parse_value.h"
 #include "bench/cli/process.h"
 #include "bench/environment/system_files.h"
@@ -21,8 +23,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t most_hosts = 4096;
+constexpr size_t most_hosts = 4096;
 constexpr int64_t most_gpus = 1024;
+constexpr const char* no_host_name = "' is no name of a host";
+constexpr size_t longest_entry = 1000;  // of a list or a hostfile: what a pattern is tried on
 
 struct ListedGpu {
   std::string pci_id;
@@ -113,29 +117,103 @@ std::optional<std::vector<int64_t>> visible_gpus(const char* list,
                               "be another, as GPUs differ; set CUDA_DEVICE_ORDER=PCI_BUS_ID, too");
 }
 
-Host host_of(const std::string& name, const std::string& gpus) {
-  if (!is_host_name(name)) {
-    throw std::invalid_argument("--hosts: '" + name + "' is no name of a host");
-  }
+void require_few(size_t hosts) {
+  if (hosts <= most_hosts) return;
+  throw std::invalid_argument("--hosts: more than " + std::to_string(most_hosts) + " hosts");
+}
+
+// "10.0.0.4", "user@10.0.0.4".
+Host host_of(const std::string& text, const std::string& gpus) {
+  const size_t at = text.find('@');
   Host host;
-  host.name = name;
-  host.gpus = parse_number<int64_t>("--hosts: the GPUs of '" + name + "'", gpus,
+  host.name = text.substr(at == text.npos ? 0 : at + 1);
+  if (at != text.npos) host.user = text.substr(0, at);
+  if (host.name.find(':') != host.name.npos) {
+    throw std::invalid_argument("--hosts: '" + host.name +
+                                "...': mpirun takes no IPv6 address behind --host; give the host a "
+                                "name (/etc/hosts), and that here");
+  }
+  if (!is_host_name(host.name) || (host.user && !is_host_name(*host.user))) {
+    throw std::invalid_argument("--hosts: '" + text + no_host_name);
+  }
+  host.gpus = parse_number<int64_t>("--hosts: the GPUs of '" + text + "'", gpus,
                                     {0, static_cast<double>(most_gpus)});
   return host;
 }
 
-std::vector<Host> hosts_of_list(const std::string& list) {
-  std::vector<Host> hosts;
-  std::istringstream entries(list);
-  for (std::string entry; std::getline(entries, entry, ',');) {
-    const size_t colon = entry.find(':');
-    if (colon == std::string::npos) {
-      throw std::invalid_argument("--hosts: '" + entry + "' does not say how many GPUs, as in " +
-                                  entry + ":4");
+// "gpu[01-08,10]", as Slurm writes nodes whose names differ in a number: gpu01 to gpu08 and gpu10.
+std::vector<std::string> expanded(const std::string& text) {
+  static const Pattern nodes(R"(([^\[]+)\[([^\]]*)\](.*))");
+  static const Pattern range("([0-9]{1,9})(?:-([0-9]{1,9}))?");
+  const auto parts = nodes.groups_of(text.substr(0, longest_entry));
+  if (parts.empty()) return {text};
+  std::vector<std::string> names;
+  for (const std::string& numbers : split(parts[2], ",")) {
+    const std::vector<std::string> bounds = range.groups_of(numbers);
+    if (bounds.empty()) {
+      throw std::invalid_argument("--hosts: '" + text + "' must be as gpu[01-08,10]");
     }
-    hosts.push_back(host_of(entry.substr(0, colon), entry.substr(colon + 1)));
+    const int64_t last = std::stoll(bounds[bounds[2].empty() ? 1 : 2]);
+    for (int64_t i = std::stoll(bounds[1]); i <= last; ++i) {
+      std::string digits = std::to_string(i);
+      while (digits.size() < bounds[1].size()) digits.insert(0, "0");
+      for (const std::string& rest : expanded(parts[3])) names.push_back(parts[1] + digits + rest);
+      require_few(names.size());
+    }
   }
-  return hosts;
+  return names;
+}
+
+// Hosts as mpirun reads them, a line each: "NAME slots=8" (orte/util/hostfile/hostfile_lex.l of
+// Open MPI has the words), "NAME:8", and a name alone for each slot, as in the PBS_NODEFILE of PBS.
+// Lines of one name add; of names that are there alone and once nobody can tell how many GPUs they
+// have.
+std::vector<Host> hosts_of_lines(std::istream& lines, const std::string& source, bool is_list) {
+  static const Pattern words(R"(\s*(\S+?)(?::([^\s:]*))?((?:\s+[A-Za-z_-]+\s*=\s*[0-9]+)*)\s*)");
+  static const Pattern slots(R"(\s(?:slots|cpu|count)\s*=\s*([0-9]+))");
+  std::vector<Host> hosts;
+  std::string untold;
+  bool any_told = false, any_again = false;
+  int64_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const std::string place = "line " + std::to_string(++number) + " of " + source;
+    line.resize(std::min({line.size(), line.find('#'), line.find("//")}));
+    if (line.find_first_not_of(" \t\r\f\v") == line.npos && !is_list) continue;
+    const auto parts = words.groups_of(line.substr(0, longest_entry));
+    if (parts.empty()) {
+      throw std::invalid_argument("--hosts: " +
+                                  (is_list ? "'" + line.substr(0, line.rfind(':')) + no_host_name
+                                           : place + " must be NAME slots=GPUS"));
+    }
+    const auto told = slots.groups_in(parts[3]);
+    const std::string count = told.empty() ? parts[2] : told[1];
+    if (count.empty() && untold.empty()) {
+      const std::string missing = "'" + parts[1] + "' does not say how many GPUs";
+      untold = is_list ? missing + ", as in " + parts[1] + ":4"
+                       : place + " must be NAME slots=GPUS: " + missing;
+    }
+    any_told = any_told || !count.empty();
+    for (const std::string& name : expanded(parts[1])) {
+      const Host host = host_of(name, count.empty() ? "1" : count);
+      const auto known = std::ranges::find(hosts, host.name, &Host::name);
+      const bool again = known != hosts.end() && !is_list;
+      any_again = any_again || again;
+      again ? void(known->gpus += host.gpus) : void(hosts.push_back(host));
+    }
+  }
+  if (untold.empty() || (any_again && !any_told)) return hosts;
+  throw std::invalid_argument("--hosts: " + untold);
+}
+
+std::vector<Host> hosts_of_list(const std::string& list) {
+  std::string lines = list;
+  bool in_brackets = false;
+  for (char& c : lines) {
+    in_brackets = c == '[' || (in_brackets && c != ']');
+    if (c == ',' && !in_brackets) c = '\n';
+  }
+  std::istringstream entries(lines);
+  return hosts_of_lines(entries, list, true);
 }
 
 std::vector<Host> unnamed_hosts(const std::string& argument) {
@@ -150,7 +228,6 @@ std::vector<Host> unnamed_hosts(const std::string& argument) {
   return hosts;
 }
 
-// The hosts as mpirun reads them: "NAME slots=N", the rest of a line after # is a remark.
 std::vector<Host> hosts_of_file(const std::string& path) {
   std::ifstream file;
   if (is_path(path)) file.open(path);
@@ -160,23 +237,7 @@ std::vector<Host> hosts_of_file(const std::string& path) {
                                 (hint.empty() ? "file" : "list") +
                                 "; a list has GPUs after each name, as in vm0:2,vm1:2" + hint);
   }
-  std::vector<Host> hosts;
-  int64_t number = 0;
-  for (std::string line; std::getline(file, line);) {
-    ++number;
-    std::istringstream words(line.substr(0, line.find('#')));
-    std::string name;
-    std::string slots;
-    std::string surplus;
-    if (!(words >> name)) continue;
-    words >> slots;
-    if (!slots.starts_with("slots=") || words >> surplus) {
-      throw std::invalid_argument("--hosts: line " + std::to_string(number) + " of " + path +
-                                  " must be NAME slots=GPUS");
-    }
-    hosts.push_back(host_of(name, slots.substr(slots.find('=') + 1)));
-  }
-  return hosts;
+  return hosts_of_lines(file, path, false);
 }
 
 GpuPlace place_of(const Gpu& gpu, const std::vector<Gpu>& gpus) {
@@ -254,15 +315,13 @@ bool is_this_machine(const std::string& address) {
 
 std::vector<Host> hosts_from(const std::string& argument) {
   const bool named = argument.find('/') == std::string::npos;
-  const bool list = named && argument.find(':') != std::string::npos;
+  const bool list = named && (argument.find(':') != argument.npos || argument.ends_with(']'));
   const bool unnamed = named && argument.find('*') != std::string::npos;
   std::vector<Host> hosts = list      ? hosts_of_list(argument)
                             : unnamed ? unnamed_hosts(argument)
                                       : hosts_of_file(argument);
   if (hosts.empty()) throw std::invalid_argument("--hosts: there is no host in '" + argument + "'");
-  if (static_cast<int64_t>(hosts.size()) > most_hosts) {
-    throw std::invalid_argument("--hosts: more than " + std::to_string(most_hosts) + " hosts");
-  }
+  require_few(hosts.size());
   return hosts;
 }
 

@@ -32,7 +32,8 @@ Host this_machine_for(const std::vector<Layout>& layouts, const std::filesystem:
                       const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"));
 
 /// "vm0:2,vm1:2": names, and GPUs of each; "2*4": two hosts of four GPUs whose names a scheduler
-/// gives; else the path of a file for mpirun with lines such as "vm0 slots=2". 0 GPUs: ranks on
+/// gives; else the path of a file for mpirun with lines such as "vm0 slots=2", or with a name alone
+/// for each GPU. Names may be Slurm's ("gpu[01-08]") and have a user ("user@vm0"). 0 GPUs: ranks on
 /// CPUs. Throws std::invalid_argument.
 std::vector<Host> hosts_from(const std::string& argument);
 

@@ -193,7 +193,19 @@ std::vector<Host> addressed(std::vector<Host> hosts, const PlanRequest& request)
   return hosts;
 }
 
-Launcher asked_launcher(const PlanRequest& request, Launcher launcher) {
+// One command logs in everywhere: with the user that the hosts name.
+Launcher asked_launcher(const PlanRequest& request, const std::vector<Host>& hosts,
+                        Launcher launcher) {
+  std::set<std::string> users;
+  for (const Host& host : hosts) users.insert(host.user.value_or(""));
+  if (users.size() > 1) {
+    throw std::invalid_argument(
+        "--hosts: mpirun logs in everywhere as one user: name the users in "
+        "~/.ssh/config instead");
+  }
+  if (!users.begin()->empty()) {
+    launcher.remote_shell = launcher.remote_shell.value_or("ssh") + " -l " + *users.begin();
+  }
   if (launcher.program) return launcher;
   launcher.program = request.starter == Starter::mpi_job ? "nearmetal" : own_path();
   return launcher;
@@ -334,7 +346,7 @@ LaunchPlan make_launch_plan(const PlanRequest& request) {
       supported_layouts(asked_layouts(request, asked, hosts), hosts, asked_fractions(request));
   const Grid grid = whole_grid(asked, request.grid, request.workload);
   const LayoutFile file{.hosts = addressed(hosts, request),
-                        .launcher = asked_launcher(request, asked.launcher),
+                        .launcher = asked_launcher(request, hosts, asked.launcher),
                         .layouts = expand_grid(supported.layouts, grid),
                         .workload = asked_workload(request, asked, hosts),
                         .grid = grid,

@@ -60,6 +60,7 @@ struct Host {
   NM_DECLARE_SPECIAL_MEMBERS(Host);
   std::string name;
   std::optional<std::string> address;  // called by the launcher; else the name
+  std::optional<std::string> user{};   // logs in there; else as ssh says. Not in the file
   std::optional<std::string> node;     // the machine below, of which VMs share one; else the host
   std::optional<MachineKind> environment;              // as claimed
   int64_t gpus = 0;                                    // 0: ranks compute on the CPUs

@@ -141,6 +141,7 @@ class LayoutFile(cli.CliTest):
             (["--hosts", "2*4"], ["--format slurm and mpijob"]),
             (["--hosts", "99999*4"], ["from 1 to 4096"]),
             (["--hosts", self.write("hostfile", "a\n")], ["line 1", "NAME slots=GPUS"]),
+            (["--hosts", self.write("users", "me@a slots=1\nyou@b slots=1\n")], ["as one user"]),
             (["--hosts", self.write("empty", "# none\n")], ["there is no host"]),
             (["--format", "yaml"], ["text, json, sh, slurm, mpijob"]),
             (["--format", "mpijob"], ["--image"]),
@@ -154,6 +155,13 @@ class LayoutFile(cli.CliTest):
         for arguments, fragments in cases:
             with self.subTest(arguments=arguments):
                 self.assert_refused(self.call("plan", *arguments), 2, *fragments)
+
+    def test_the_user_of_a_hostfile_is_the_one_that_ssh_logs_in_as(self):
+        file = self.write("hostfile", "me@10.0.0.4 slots = 2\nme@10.0.0.5 slots=2\n")
+        process = self.call("plan", "2x1x2", "--hosts", file, "--format", "sh")
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertIn("--mca plm_rsh_agent 'ssh -l me' ", process.out)
+        self.assertIn("--host 10.0.0.4:2,10.0.0.5:2 ", process.out)
 
     def test_a_bare_word_is_never_a_file(self):
         for name in ("dell_vms", "plain", "1x1x1"):

@@ -5,8 +5,10 @@
 
 #include <stdexcept>
 
+#include "base/text.h"
 #include "bench/sweep/supported_layouts.h"
 #include "comm/layout/layout.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
 
 namespace nearmetal {
@@ -166,6 +168,69 @@ TEST(Hosts, ComeFromAListAFileOrAScheduler) {
   EXPECT_EQ(unnamed.size(), 3u);
   EXPECT_EQ(unnamed[2].gpus, 8);
   EXPECT_NE(address_of(unnamed[0]), address_of(unnamed[1]));
+}
+
+// "a:8 b:8": the hosts of a file or list, with the GPUs of each.
+std::string hosts_in(const std::string& argument) {
+  std::vector<std::string> texts;
+  for (const Host& host : hosts_from(argument)) {
+    texts.push_back((host.user ? *host.user + "@" : "") + host.name + ":" +
+                    std::to_string(host.gpus));
+  }
+  return joined(texts, " ");
+}
+
+// The words are those of orte/util/hostfile/hostfile_lex.l of Open MPI 4.1. Files in these forms
+// are in the docs of Open MPI, microsoft/mscclpp (a user), MooreThreads/SimuMax (names alone),
+// Azure/azurehpc (PBS) and intel/mpi-benchmarks (NAME:N).
+TEST(Hosts, FilesOfMpirunHaveManyForms) {
+  const TemporaryFolder folder;
+  const auto read = [&](const std::string& text) {
+    return hosts_in(folder.write("hostfile", text).string());
+  };
+  EXPECT_EQ(read("n1 slots=8 max_slots=8\nn2  slots=8 max-slots=16\r\n"), "n1:8 n2:8");
+  EXPECT_EQ(read("# all\n\nn1 slots = 4 # the first\n\tn2\tslots= 2\t\n// none\n"), "n1:4 n2:2");
+  EXPECT_EQ(read("n1 cpu=4\nn2 sockets=2 count=3"), "n1:4 n2:3");
+  EXPECT_EQ(read("n1\nn1\nn2\nn2\n"), "n1:2 n2:2") << "PBS_NODEFILE: a line for each slot";
+  EXPECT_EQ(read("n1\nn2\nn1\n"), "n1:2 n2:1");
+  EXPECT_EQ(read("n1 slots=2\nn1 slots=2\n"), "n1:4");
+  EXPECT_EQ(read("mpi@10.0.0.4 slots=8\n"), "mpi@10.0.0.4:8");
+  EXPECT_EQ(read("n1:4\nn2:2\n"), "n1:4 n2:2");
+  EXPECT_EQ(read("gpu[08-10] slots=8\n"), "gpu08:8 gpu09:8 gpu10:8");
+}
+
+TEST(Hosts, OfSlurmAreNamedByTheirNumbers) {
+  EXPECT_EQ(hosts_in("gpu[01-03]:8"), "gpu01:8 gpu02:8 gpu03:8");
+  EXPECT_EQ(hosts_in("n[7,9-11]:4,login:0"), "n7:4 n9:4 n10:4 n11:4 login:0");
+  EXPECT_EQ(hosts_in("r[1-2]n[0-1]-ib:1"), "r1n0-ib:1 r1n1-ib:1 r2n0-ib:1 r2n1-ib:1");
+  EXPECT_EQ(hosts_in("n[098-101]:1"), "n098:1 n099:1 n100:1 n101:1");
+}
+
+TEST(Hosts, WhatCannotBeReadIsRefusedWithItsPlace) {
+  const TemporaryFolder folder;
+  const auto refusal = [&](const std::string& text) {
+    const std::string path = folder.write("hostfile", text).string();
+    return refusal_of([&] { hosts_from(path); });
+  };
+  using testing::HasSubstr;
+  EXPECT_THAT(refusal("n1\nn2\n"),
+              HasSubstr("hostfile must be NAME slots=GPUS: 'n1' does not say how many"));
+  EXPECT_THAT(refusal("n1 slots=8\nn2\n"), HasSubstr("'n2' does not say how many GPUs"));
+  EXPECT_THAT(refusal("n1 slots=8\nn2 slots\n"), HasSubstr("line 2 of "));
+  EXPECT_THAT(refusal("n1 slots=8x\n"), HasSubstr("hostfile must be NAME slots=GPUS"));
+  EXPECT_THAT(refusal("n1 slots=9999\n"), HasSubstr("the GPUs of 'n1'"));
+  EXPECT_THAT(refusal("^n1 slots=8\n"), HasSubstr("'^n1' is no name of a host"));
+  EXPECT_THAT(refusal("n[1-x] slots=8\n"), HasSubstr("'n[1-x]' must be as gpu[01-08,10]"));
+  EXPECT_THAT(refusal("# none\n"), HasSubstr("there is no host"));
+  EXPECT_THAT(refusal(std::string(100000, '[') + "\n"), HasSubstr("no name of a host"));
+  for (const char* address : {"fe80::1", "[fe80::1]", "2001:db8::4:1"}) {
+    EXPECT_THAT(refusal(std::string(address) + " slots=8\n"), HasSubstr("takes no IPv6 address"));
+  }
+  EXPECT_THAT(refusal_of([] { hosts_from("[fe80::1]:8"); }), HasSubstr("takes no IPv6 address"));
+  EXPECT_THAT(refusal_of([] { hosts_from("n[1-5000]:8"); }), HasSubstr("more than 4096 hosts"));
+  EXPECT_THAT(refusal_of([] { hosts_from("n[1-4000]m[1-4000]:8"); }), HasSubstr("more than 4096"));
+  EXPECT_THAT(refusal_of([] { hosts_from("gpu[01-08]"); }),
+              HasSubstr("does not say how many GPUs"));
 }
 
 }  // namespace
