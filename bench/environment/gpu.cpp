@@ -105,12 +105,17 @@ void add_nvlinks(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
   gpu.inactive_nvlinks = inactive;
 }
 
-// The ID as in device filters of mig-parted.
-Maybe<std::string> device_id_of(const Nvml& nvml, NvmlDevice device) {
+// The IDs of device and board as in device filters of mig-parted.
+void add_ids(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
   const auto info = nvml.ask<PciInfo>("nvmlDeviceGetPciInfo_v3", device);
-  if (!info) return Unknown{info.reason};
-  char text[16];
-  return std::string(text, std::snprintf(text, sizeof text, "0x%08X", info->device_id));
+  gpu.device_id = gpu.subsystem_id = Unknown{info.reason};
+  if (!info) return;
+  const auto text_of = [](unsigned id) {
+    char text[16];
+    return std::string(text, std::snprintf(text, sizeof text, "0x%08X", id));
+  };
+  gpu.device_id = text_of(info->device_id);
+  gpu.subsystem_id = text_of(info->subsystem_id);
 }
 
 Maybe<std::string> pci_id_of(const Nvml& nvml, NvmlDevice device) {
@@ -242,7 +247,7 @@ void add_device_facts(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
   add_link(gpu, nvml, device);
   add_memory_health(gpu, nvml, device);
   add_power_and_clocks(gpu, nvml, device);
-  gpu.device_id = device_id_of(nvml, device);
+  add_ids(gpu, nvml, device);
   add_mig(gpu, nvml, device);
   add_vgpu(gpu, nvml, device);
   add_nvlinks(gpu, nvml, device);

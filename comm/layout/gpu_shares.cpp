@@ -94,16 +94,16 @@ class MigTaker {
                                 "' is not this machine: list its MIG devices (\"mig\" of the "
                                 "host), or name the job's \"instance\"");
     }
-    if (share.profile) {
-      const auto why = no_such_profile(*share.profile, gpu_facts(*request.host, request.gpu).name);
-      if (why) refuse(request.place + "/profile", *why);
-    }
     for (const MigDevice& device : there) {
       if (device.gpu != request.gpu || booked_.contains(device.uuid)) continue;
       if (share.instance && device.uuid != *share.instance) continue;
       if (share.profile && device.profile != *share.profile) continue;
       booked_.insert(device.uuid);
       return device;
+    }
+    if (share.profile) {  // what the driver or the file lists is there, whatever the tables say
+      const auto why = no_such_profile(*share.profile, gpu_facts(*request.host, request.gpu).name);
+      if (why) refuse(request.place + "/profile", *why);
     }
     throw NotSupported(request.place + ": " + missing(request));
   }

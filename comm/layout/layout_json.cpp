@@ -66,10 +66,10 @@ inline constexpr Form mig_uuid{
     .pattern = "^MIG-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
     .description = "the UUID of a MIG device, as nvidia-smi -L prints it",
     .matches = is_mig_uuid};
-inline constexpr Form mig_profile{
-    .pattern = R"(^([1-7]c\.)?[1-7]g\.[1-9][0-9]{0,3}gb([+-](me|me\.all|gfx))?$)",
-    .description = "a MIG profile such as 1g.18gb",
-    .matches = is_mig_profile};
+inline constexpr Form mig_profile{.pattern = R"(^([1-7]c\.)?[1-7]g\.[1-9][0-9]{0,3}gb)"
+                                             R"(([+-](me|me\.all|gfx)(,(me|me\.all|gfx))*)?$)",
+                                  .description = "a MIG profile such as 1g.18gb",
+                                  .matches = is_mig_profile};
 inline constexpr Range gpu_count = within(0, 1024);
 inline constexpr Range gpu_index = within(0, 1023);
 inline constexpr Range rank_count = within(1, 65536);

@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/pattern.h"
 #include "base/text.h"
 #include "base/text_table.h"
 #include "comm/layout/gpu_profiles.h"
@@ -33,13 +34,16 @@ struct YamlValue {
   std::string key{};               // of a member of an object
   std::vector<YamlValue> items{};  // or members
 
-  bool has(const char* name) const {
-    return std::ranges::find(items, name, &YamlValue::key) != items.end();
+  // Null where there is none.
+  const YamlValue* member(const char* name) const {
+    const auto found = std::ranges::find(items, name, &YamlValue::key);
+    return found == items.end() ? nullptr : &*found;
   }
+  bool has(const char* name) const { return member(name) != nullptr; }
 };
 
 constexpr size_t largest_yaml_bytes = size_t{1} << 20;
-constexpr size_t deepest_yaml = 8;
+constexpr size_t deepest_yaml = 32;         // as objects of Kubernetes beside a ConfigMap may be
 constexpr const char* tag_of_plain = "?";   // the parser's, of texts without quotes
 constexpr const char* tag_of_quoted = "!";  // and with
 
@@ -49,14 +53,15 @@ constexpr const char* tag_of_quoted = "!";  // and with
 
 int64_t line_of(const YAML::Mark& mark) { return std::max(0, mark.line) + 1; }
 
-// Builds the value while the parser goes through the text, so that what is refused ends it there.
+// Builds the values while the parser goes through the text, so that what is refused ends it there.
 class Builder : public YAML::EventHandler {
  public:
-  YamlValue take() { return std::move(root_); }
+  std::vector<YamlValue> take() { return std::move(documents_); }
 
+  // The parser may find documents without end where it cannot read on.
   void OnDocumentStart(const YAML::Mark& mark) override {
-    if (seen_) refuse_at(line_of(mark), "there is a second document");
-    seen_ = true;
+    if (mark.pos <= last_start_) refuse_at(line_of(mark), "no YAML");
+    last_start_ = mark.pos;
   }
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
@@ -122,10 +127,7 @@ class Builder : public YAML::EventHandler {
     add(std::move(done));
   }
   void add(YamlValue value) {
-    if (levels_.empty()) {
-      root_ = std::move(value);
-      return;
-    }
+    if (levels_.empty()) return void(documents_.push_back(std::move(value)));
     Level& level = levels_.back();
     if (level.value.kind == YamlValue::Kind::object) {
       if (!level.key) refuse_at(value.line, "a key must be a text");
@@ -134,15 +136,15 @@ class Builder : public YAML::EventHandler {
     level.value.items.push_back(std::move(value));
   }
 
-  YamlValue root_;
+  std::vector<YamlValue> documents_;
   std::vector<Level> levels_;
-  bool seen_ = false;
+  int last_start_ = -1;
 };
 
-// The value of one document. Throws std::invalid_argument, beginning with the line, for what is no
-// YAML, is larger than 1 MiB, nested deeper than 8, or has anchors, aliases, tags of its own, keys
-// that are no texts or given twice, or a second document.
-YamlValue parse_yaml(std::string_view text) {
+// The values of its documents, but for empty ones. Throws std::invalid_argument, beginning with the
+// line, for what is no YAML, is larger than 1 MiB, nested deeper than 32, or has anchors, aliases,
+// tags of its own, or keys that are no texts or given twice.
+std::vector<YamlValue> parse_yaml(std::string_view text) {
   if (text.size() > largest_yaml_bytes) throw std::invalid_argument("it is larger than 1 MiB");
   std::istringstream stream{std::string(text)};
   Builder builder;
@@ -153,7 +155,10 @@ YamlValue parse_yaml(std::string_view text) {
   } catch (const YAML::Exception& error) {
     refuse_at(line_of(error.mark), "no YAML: " + printable(error.msg));
   }
-  return builder.take();
+  std::vector<YamlValue> documents = builder.take();
+  std::erase_if(documents,
+                [](const YamlValue& value) { return value.kind == YamlValue::Kind::nothing; });
+  return documents;
 }
 
 constexpr int64_t most_devices_of_a_kind = 64;
@@ -183,13 +188,15 @@ bool truth_of(const YamlValue& value, const std::string& name) {
   return text == "true";
 }
 
+// The ID of a device, and that of its board behind it: NewDeviceIDFromString() in
+// pkg/types/device.go of mig-parted.
 std::string device_id_in(const YamlValue& value) {
-  const std::string& text = value.text;
-  const bool form = value.kind == YamlValue::Kind::text && text.size() == 10 &&
-                    lower_case(text).starts_with("0x") &&
-                    lower_case(text).find_first_not_of("0123456789abcdef", 2) == text.npos;
-  require(form, value, "device-filter must be IDs such as \"0x233510DE\"");
-  return text;
+  static const Pattern form("0[xX][0-9A-Fa-f]{8}(:0[xX][0-9A-Fa-f]{8})?");
+  const bool fits = value.kind == YamlValue::Kind::text && value.text.size() < 22;
+  require(fits && form.matches(value.text), value,
+          "device-filter must be IDs such as \"0x233510DE\", or with the ID of the board "
+          "\"0x233510DE:0x18BE10DE\"");
+  return value.text;
 }
 
 std::vector<std::string> filter_in(const YamlValue& value) {
@@ -250,8 +257,13 @@ MigConfigEntry entry_in(const YamlValue& value) {
 
 bool is_for(const MigConfigEntry& entry, int64_t index, const Gpu& gpu) {
   const auto& filter = entry.device_filter;
+  const auto is = [](const Maybe<std::string>& known, const std::string& id) {
+    return known && lower_case(*known) == lower_case(id);
+  };
   const auto same = [&](const std::string& id) {
-    return gpu.device_id && lower_case(id) == lower_case(*gpu.device_id);
+    const size_t colon = id.find(':');
+    return is(gpu.device_id, id.substr(0, colon)) &&
+           (colon == id.npos || is(gpu.subsystem_id, id.substr(colon + 1)));
   };
   if (!filter.empty() && std::ranges::none_of(filter, same)) return false;
   return entry.all_devices || std::ranges::find(entry.devices, index) != entry.devices.end();
@@ -273,25 +285,38 @@ std::map<std::string, int64_t> profiles_of(const Gpu& gpu) {
   return counts;
 }
 
+// What is wanted, and which of it this program cannot check: drivers know more profiles than it.
+std::string wanted_profiles(const MigConfigEntry& entry, const Gpu& gpu) {
+  std::vector<std::string> unchecked;
+  for (const auto& [profile, count] : entry.mig_devices) {
+    if (count > 0 && !is_known_profile(profile, gpu.name)) unchecked.push_back(profile);
+  }
+  return counted_profiles(entry.mig_devices) +
+         (unchecked.empty() ? ""
+                            : " (unchecked, as nearmetal does not know it of this board: " +
+                                  joined(unchecked) + ")");
+}
+
 // Empty: as configured.
 std::string difference(const MigConfigEntry& entry, const Gpu& gpu) {
   if (!gpu.mig) return entry.enabled ? "has no MIG: " + gpu.mig.reason : "";
   if (*gpu.mig != entry.enabled) {
     return std::string("has MIG ") + (*gpu.mig ? "on" : "off") + ", not " +
-           (entry.enabled ? "on with " + counted_profiles(entry.mig_devices) : "off");
+           (entry.enabled ? "on with " + wanted_profiles(entry, gpu) : "off");
   }
   const std::string seen = counted_profiles(profiles_of(gpu));
-  const std::string wanted = counted_profiles(entry.mig_devices);
-  if (!entry.enabled || seen == wanted) return "";
-  return "has " + seen + ", not " + wanted;
+  if (!entry.enabled || seen == counted_profiles(entry.mig_devices)) return "";
+  return "has " + seen + ", not " + wanted_profiles(entry, gpu);
 }
 
-}  // namespace
+using MigConfigs = std::map<std::string, std::vector<MigConfigEntry>>;
 
-std::map<std::string, std::vector<MigConfigEntry>> mig_configs_from_yaml(std::string_view text) {
-  const YamlValue root = parse_yaml(text);
+// Of a text that is a file of mig-parted and nothing else.
+MigConfigs configs_of_file(const std::vector<YamlValue>& documents) {
+  const YamlValue root = documents.empty() ? YamlValue{} : documents.front();
   require_kind(root, YamlValue::Kind::object, "it must have a version and mig-configs");
-  std::map<std::string, std::vector<MigConfigEntry>> configs;
+  if (documents.size() > 1) refuse_at(documents[1].line, "there is a second document");
+  MigConfigs configs;
   for (const YamlValue& member : root.items) {
     const std::string& key = member.key;
     if (key == "version") {
@@ -315,13 +340,56 @@ std::map<std::string, std::vector<MigConfigEntry>> mig_configs_from_yaml(std::st
   return configs;
 }
 
+struct MigFile {
+  MigConfigs configs{};
+  bool is_config_map = false;
+};
+
+// Adds the files of mig-parted that a ConfigMap holds, as of NVIDIA's GPU operator, whatever their
+// names.
+void add_configs(MigConfigs& configs, const YamlValue& config_map) {
+  const YamlValue* data = config_map.member("data");
+  if (data == nullptr) return;
+  for (const YamlValue& file : data->items) {
+    const std::string& content = file.text;
+    if (content.find("mig-configs") == content.npos) continue;
+    try {
+      for (auto& [label, entries] : configs_of_file(parse_yaml(content))) {
+        require(configs.emplace(label, std::move(entries)).second, file,
+                "another file has '" + printable(label) + "', too");
+      }
+    } catch (const std::invalid_argument& error) {
+      refuse_at(file.line, "in '" + printable(file.key) + "': " + error.what());
+    }
+  }
+}
+
+MigFile mig_file_from(std::string_view text) {
+  const std::vector<YamlValue> documents = parse_yaml(text);
+  MigFile file;
+  for (const YamlValue& object : documents) {
+    const YamlValue* kind = object.member("kind");
+    if (kind == nullptr || kind->text != "ConfigMap") continue;
+    file.is_config_map = true;
+    add_configs(file.configs, object);
+  }
+  if (!file.is_config_map) return {configs_of_file(documents)};
+  require(!file.configs.empty(), documents[0], "no file in a ConfigMap has mig-configs");
+  return file;
+}
+
+}  // namespace
+
+MigConfigs mig_configs_from_yaml(std::string_view text) { return mig_file_from(text).configs; }
+
 MigConfig read_mig_config(const std::string& place) {
   std::error_code ignored;
   const size_t hash = std::filesystem::exists(place, ignored) ? place.npos : place.rfind('#');
   MigConfig config{place.substr(0, hash), "", {}};
   if (hash != place.npos) config.label = place.substr(hash + 1);
   try {
-    const auto configs = mig_configs_from_yaml(text_of_file(config.file));
+    const auto [configs, is_config_map] = mig_file_from(text_of_file(config.file));
+    config.of_kubernetes = is_config_map;
     std::vector<std::string> labels;
     for (const auto& [label, unused] : configs) labels.push_back(printable(label));
     if (hash == place.npos) {
@@ -360,6 +428,10 @@ std::vector<std::string> mig_differences(const MigConfig& config, const std::vec
 }
 
 std::string apply_command(const MigConfig& config) {
+  if (config.of_kubernetes) {
+    return shell_quoted({"kubectl", "label", "--overwrite", "node", "NODE",
+                         "nvidia.com/mig.config=" + config.label});
+  }
   return shell_quoted({"nvidia-mig-parted", "apply", "-f", config.file, "-c", config.label});
 }
 

@@ -222,6 +222,7 @@ struct Gpu : PciDevice {
   Maybe<std::string> driver_version;
   Maybe<bool> dma_buf;  // its memory can be shared with NICs as a dma-buf: GPUDirect RDMA
   // By NVML:
+  Maybe<std::string> subsystem_id;  // of its board, as device_id: 0x18BE10DE
   Maybe<std::string> serial;
   Maybe<std::string> vbios;
   Maybe<std::string> virtualisation;  // none, passthrough, vgpu, host-vgpu, host-vsga

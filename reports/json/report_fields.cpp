@@ -197,6 +197,7 @@ void fields(Archive& field, Gpu& gpu) {
               "The limit that an administrator set");
   field.added("device_id", gpu.device_id,
               "Id on the PCI bus, with that of the maker, such as 0x233510DE");
+  field.added("subsystem_id", gpu.subsystem_id, "The same of its board");
   field.added("mig", gpu.mig);
   field.added("mig_change_pending", gpu.mig_change_pending);
   field.added("mig_profile", gpu.mig_profile,

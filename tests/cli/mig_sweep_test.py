@@ -2,6 +2,7 @@
 
 import json
 import os
+import textwrap
 import unittest
 
 import cli
@@ -118,6 +119,16 @@ class MigParted(Mig):
                       found[0]["seen"])
         self.assertIn("GPU 1 (NVIDIA H200) has MIG off", found[1]["seen"])
         self.assertEqual(found[0]["fix"], f"nvidia-mig-parted apply -f {path} -c all-1g.18gb")
+
+    def test_a_config_map_and_boards_in_filters_are_read(self):
+        config = CONFIG.replace("0x233510DE", "0x233510DE:0x18BE10DE")
+        head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  config.yaml: |\n"
+        path = self.write("cm.yaml", head + textwrap.indent(config, "    "))
+        _, found = self.doctor(BALANCED, path + "#mixed")
+        self.assertEqual([finding["severity"] for finding in found], ["ok"])
+        _, found = self.doctor(SEVEN, path + "#mixed")
+        self.assertIn("is in no entry of 'mixed'", found[0]["seen"], "of another board")
+        self.assertIn("nvidia.com/mig.config=mixed", found[0]["fix"])
 
     def test_a_sweep_starts_nothing_where_mig_is_another(self):
         config = self.write("config.yaml", CONFIG)

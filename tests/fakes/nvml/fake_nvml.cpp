@@ -120,15 +120,18 @@ TEXT(nvmlDeviceGetUUID)
 TEXT(nvmlDeviceGetSerial)
 TEXT(nvmlDeviceGetVbiosVersion)
 
-// 16 bytes, 5 numbers and 32 bytes, as nvmlPciInfo_t; the fourth number may follow the address.
+// 16 bytes, 5 numbers and 32 bytes, as nvmlPciInfo_t; the last two numbers may follow the address.
 extern "C" int nvmlDeviceGetPciInfo_v3(void* device, char* info) {
   const auto text = answer("nvmlDeviceGetPciInfo_v3 " + number_of(device));
   if (!text) return not_supported;
   const size_t space = std::min(text->find(' '), text->size());
   std::memset(info, 0, 68);
   text->copy(info + 36, std::min<size_t>(space, 31));
-  const auto id = static_cast<unsigned>(std::strtoul(text->c_str() + space, nullptr, 16));
+  char* rest = nullptr;
+  const auto id = static_cast<unsigned>(std::strtoul(text->c_str() + space, &rest, 16));
+  const auto board = static_cast<unsigned>(std::strtoul(rest, nullptr, 16));
   std::memcpy(info + 28, &id, sizeof id);
+  std::memcpy(info + 32, &board, sizeof board);
   return success;
 }
 extern "C" int nvmlDeviceGetHandleByPciBusId_v2(const char* id, void** device) {

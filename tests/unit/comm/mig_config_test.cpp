@@ -117,6 +117,79 @@ TEST(MigConfig, WrongValuesAreRefusedWithTheirLine) {
   }
 }
 
+// A filter with the ID of the board behind that of the device: DeviceID.Matches() in
+// pkg/types/device.go of mig-parted.
+TEST(MigConfig, AFilterMayNameTheBoard) {
+  const auto configs = mig_configs_from_yaml(
+      "version: v1\nmig-configs:\n  a:\n"
+      "  - {device-filter: ['0x233510DE:0x18be10de'], devices: all, mig-enabled: false}\n");
+  const MigConfig config{"f", "a", configs.at("a")};
+  Gpu gpu = h200({}, false);
+  EXPECT_THAT(mig_differences(config, {gpu}), ElementsAre(HasSubstr("is in no entry")))
+      << "its board is not known";
+  gpu.subsystem_id = std::string("0x18BE10DE");
+  EXPECT_THAT(mig_differences(config, {gpu}), IsEmpty());
+  gpu.subsystem_id = std::string("0x18BF10DE");
+  EXPECT_THAT(mig_differences(config, {gpu}), ElementsAre(HasSubstr("is in no entry")));
+  for (const char* id : {"0x233510DE:", "0x233510DE:18BE10DE", "0x233510DE:0x18BE10DE:0x1"}) {
+    EXPECT_THAT(refusal_of_entry(std::string("device-filter: '") + id +
+                                 "', devices: all, mig-enabled: false"),
+                HasSubstr("device-filter must be IDs"));
+  }
+}
+
+// Drivers and boards are newer than the tables.
+TEST(MigConfig, AProfileThatIsNotKnownIsTakenAndSaidToBeUnchecked) {
+  const auto configs = mig_configs_from_yaml(
+      "version: v1\nmig-configs:\n  a:\n"
+      "  - {devices: all, mig-enabled: true, mig-devices: {1g.16gb+me: 2, 3g.71gb: 1}}\n");
+  const MigConfig config{"f", "a", configs.at("a")};
+  EXPECT_THAT(mig_differences(config, {h200({"1g.16gb+me", "3g.71gb", "1g.16gb+me"})}), IsEmpty());
+  EXPECT_THAT(mig_differences(config, {h200({"3g.71gb"})}),
+              ElementsAre(testing::EndsWith(
+                  "not 2 x 1g.16gb+me, 1 x 3g.71gb (unchecked, as nearmetal does not know it of "
+                  "this board: 1g.16gb+me)")));
+}
+
+// As assets/state-mig-manager/0400_configmap.yaml of NVIDIA/gpu-operator and what its users keep
+// beside it, under other names, too, and as `kubectl get -o yaml` prints it.
+TEST(MigConfig, FilesInAConfigMapAreRead) {
+  const std::string map = R"(apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: custom-mig-config
+data:
+  nvidia_mig.yaml: |
+    version: v1
+    mig-configs:
+      all-1g.18gb:
+        - devices: all
+          mig-enabled: true
+          mig-devices:
+            "1g.18gb": 7
+)";
+  const std::string deployment =
+      "---\nkind: Deployment\nspec: {a: {b: {c: {d: {e: {f: {g: {h: {i: [1]}}}}}}}}}\n---\n";
+  const std::string other =
+      "kind: ConfigMap\ndata:\n  hooks.yaml: 'version: v1'\n"
+      "  config.yaml: \"version: v1\\nmig-configs: {off: [{devices: all, mig-enabled: false}]}\"\n";
+  EXPECT_EQ(mig_configs_from_yaml(map).at("all-1g.18gb").at(0).mig_devices.at("1g.18gb"), 7);
+  EXPECT_EQ(mig_configs_from_yaml(map + deployment + other).size(), 2);
+  EXPECT_THAT(refusal_of([&] { mig_configs_from_yaml(map + "---\n" + map); }),
+              HasSubstr("another file has 'all-1g.18gb', too"));
+  EXPECT_THAT(refusal_of([&] { mig_configs_from_yaml("kind: ConfigMap\ndata: {a: b}\n"); }),
+              HasSubstr("no file in a ConfigMap has mig-configs"));
+  EXPECT_EQ(refusal_of([&] {
+              mig_configs_from_yaml(
+                  "kind: ConfigMap\ndata:\n  a: |\n    version: v1\n    mig-configs: []\n");
+            }),
+            "line 3: in 'a': line 2: mig-configs must be labels with entries");
+  const TemporaryFolder folder;
+  const MigConfig config = read_mig_config(folder.write("cm.yaml", map).string());
+  EXPECT_EQ(apply_command(config),
+            "kubectl label --overwrite node NODE nvidia.com/mig.config=all-1g.18gb");
+}
+
 TEST(MigConfig, HostileYamlEndsAtOnce) {
   const std::string deep(size_t{1} << 19, '[');
   std::string bomb = "version: v1\na: &a [x, x, x, x, x, x, x, x, x]\n";

@@ -225,7 +225,7 @@ TEST(MigProfiles, AreThoseOfTheBoard) {
 
 TEST(MigProfiles, NamesAreRead) {
   for (const char* name : {"1g.5gb", "7g.141gb", "1g.10gb+me", "1c.3g.20gb", "1g.24gb+gfx",
-                           "1g.24gb-me", "1g.12gb+me.all"}) {
+                           "1g.24gb-me", "1g.12gb+me.all", "1g.24gb+me,gfx"}) {
     EXPECT_TRUE(is_mig_profile(name)) << name;
   }
   for (const char* name : {"", "1g", "1g.0gb", "8g.80gb", "1g.5GB", "1g.5gb ", "-1g.5gb",

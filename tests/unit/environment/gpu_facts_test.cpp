@@ -149,6 +149,7 @@ TEST_F(GpuFacts, ConstructedMigDevicesTellTheirProfiles) {
   const std::vector<Gpu> gpus = all_gpus(Nvml(NM_FAKE_NVML), root_.path());
   ASSERT_EQ(gpus.size(), 2);
   EXPECT_EQ(*gpus[0].device_id, "0x233510DE");
+  EXPECT_EQ(*gpus[0].subsystem_id, "0x18BE10DE");
   ASSERT_EQ(gpus[0].mig_instances.size(), 4);
   EXPECT_EQ(*gpus[0].mig_instances[0].profile, "3g.71gb");
   EXPECT_EQ(*gpus[0].mig_instances[0].memory_bytes, int64_t{71168} << 20);
