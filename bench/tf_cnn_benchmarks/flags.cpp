@@ -17,6 +17,7 @@ constexpr const char* no_such_optimizer = "for rmsprop and adam, which nearmetal
 constexpr const char* buckets_decide = "left to NCCL and nearmetal's buckets";
 constexpr const char* cpu_libraries_decide = "left to oneDNN and OpenMP";
 constexpr const char* no_checkpoints = "nothing is written to train_dir";
+constexpr const char* use_profile = "nearmetal run --profile shows where a step goes";
 constexpr const char* no_absl_log = "nearmetal does not log through absl";
 constexpr const char* fixed_rate = "the learning rate is fixed: give --init_learning_rate";
 constexpr const char* no_servers =
@@ -71,6 +72,8 @@ constexpr TfFlag table[] = {
     {"alsologtostderr", boolean, without_effect, "false", no_absl_log},
     {"batch_group_size", integer, without_effect, "1", no_input},
     {"batchnorm_persistent", boolean, without_effect, "true", no_tensorflow},
+    {"benchmark_log_dir", text, without_effect, "",
+     "the report is one file, named by -- --output FILE"},
     {"benchmark_test_id", text, without_effect, "", "the report has no place for it"},
     {"collect_eval_results_async", boolean, without_effect, "false", no_evaluation},
     {"compute_lr_on_cpu", boolean, without_effect, "false", no_tensorflow},
@@ -101,6 +104,7 @@ constexpr TfFlag table[] = {
     {"gpu_kt_max_pending", integer, without_effect, "0", no_tensorflow},
     {"gpu_memory_frac_for_testing", number, without_effect, "0", no_tensorflow},
     {"gpu_thread_mode", text, without_effect, "gpu_private", no_tensorflow},
+    {"graph_file", text, without_effect, "", no_tensorflow},
     {"hierarchical_copy", boolean, without_effect, "false", buckets_decide},
     {"input_preprocessor", text, without_effect, "default", no_input},
     {"kmp_affinity", text, without_effect, "granularity=fine,verbose,compact,1,0",
@@ -116,12 +120,16 @@ constexpr TfFlag table[] = {
     {"max_ckpts_to_keep", integer, without_effect, "5", no_checkpoints},
     {"mkl", boolean, without_effect, "false", cpu_libraries_decide},
     {"ml_perf", boolean, without_effect, "false", no_input},
+    {"ml_perf_compliance_logging", boolean, without_effect, "false", "MLPerf's log is not written"},
     {"multi_device_iterator_max_buffer_size", integer, without_effect, "1", no_input},
     {"network_topology", text, without_effect, "dgx1", buckets_decide, "dgx1|gcp_v100"},
     {"num_eval_batches", integer, without_effect, "", no_evaluation},
     {"num_eval_epochs", number, without_effect, "", no_evaluation},
     {"num_inter_threads", integer, without_effect, "0", no_tensorflow},
+    {"partitioned_graph_file_prefix", text, without_effect, "", no_tensorflow},
     {"per_gpu_thread_count", integer, without_effect, "0", no_tensorflow},
+    {"print_training_accuracy", boolean, without_effect, "false",
+     "labels are random, so that there is no accuracy to report"},
     {"resize_method", text, without_effect, "bilinear", no_input},
     {"rewriter_config", text, without_effect, "", no_tensorflow},
     {"rmsprop_decay", number, without_effect, "0.9", no_such_optimizer},
@@ -137,10 +145,14 @@ constexpr TfFlag table[] = {
     {"stderrthreshold", text, without_effect, "fatal", no_absl_log},
     {"summary_verbosity", integer, without_effect, "0", no_checkpoints},
     {"sync_on_finish", boolean, without_effect, "false", "steps follow one another on the device"},
+    {"tfprof_file", text, without_effect, "", use_profile},
     {"timestamped_allocator", boolean, without_effect, "false", no_tensorflow},
+    {"trace_file", text, without_effect, "", use_profile},
+    {"train_dir", text, without_effect, "", no_checkpoints},
     {"trt_max_workspace_size_bytes", integer, without_effect, "4294967296", no_tensorflow},
     {"use_chrome_trace_format", boolean, without_effect, "true", no_tensorflow},
     {"use_datasets", boolean, without_effect, "true", no_input},
+    {"use_nccl", boolean, without_effect, "true", "a flag of earlier versions; left to NCCL"},
     {"use_numa_affinity", boolean, without_effect, "false",
      "ranks keep to the CPUs of their GPU (--bind)"},
     {"use_python32_barrier", boolean, without_effect, "false", no_tensorflow},
@@ -151,7 +163,6 @@ constexpr TfFlag table[] = {
     {"xla", boolean, without_effect, "false", no_tensorflow},
     {"xla_compile", boolean, without_effect, "false", no_tensorflow},
     {"backbone_model_path", text, refused, "", "there is no SSD"},
-    {"benchmark_log_dir", text, refused, "", "the report is one file, named by -- --output FILE"},
     {"controller_host", text, refused, "", no_servers},
     {"cross_replica_sync", boolean, refused, "true", "ranks are always in step"},
     {"data_dir", text, refused, "", "images are synthetic, and no file is read"},
@@ -166,25 +177,16 @@ constexpr TfFlag table[] = {
      "a dynamic loss scale doubles after 2,000 steps"},
     {"fp16_vars", boolean, refused, "false", "master weights are always fp32"},
     {"gradient_clip", number, refused, "", "gradients are not clipped"},
-    {"graph_file", text, refused, "", "there is no TensorFlow graph"},
     {"job_name", text, refused, "", no_servers, "ps|worker|controller"},
     {"learning_rate_decay_factor", number, refused, "0", fixed_rate},
     {"minimum_learning_rate", number, refused, "0", fixed_rate},
-    {"ml_perf_compliance_logging", boolean, refused, "false", "MLPerf's log is not written"},
     {"num_epochs_per_decay", number, refused, "0", fixed_rate},
     {"num_learning_rate_warmup_epochs", number, refused, "0", fixed_rate},
-    {"partitioned_graph_file_prefix", text, refused, "", "there is no TensorFlow graph"},
     {"piecewise_learning_rate_schedule", text, refused, "", fixed_rate},
-    {"print_training_accuracy", boolean, refused, "false",
-     "labels are random, so that there is no accuracy to report"},
     {"ps_hosts", text, refused, "", no_servers},
     {"resnet_base_lr", number, refused, "", fixed_rate},
     {"stop_at_top_1_accuracy", number, refused, "", "there is no evaluation"},
     {"task_index", integer, refused, "0", no_servers},
-    {"tfprof_file", text, refused, "", "nearmetal run --profile shows where a step goes"},
-    {"trace_file", text, refused, "", "nearmetal run --profile shows where a step goes"},
-    {"train_dir", text, refused, "",
-     "no checkpoints are written; nearmetal export writes parameters"},
     {"trt_mode", text, refused, "", "there is no TensorRT", "FP32|FP16|INT8"},
     {"undefok", text, refused, "", "unknown flags are refused"},
     {"use_unified_memory", boolean, refused, "", "unified memory is not used"},
@@ -193,6 +195,14 @@ constexpr TfFlag table[] = {
     {"worker_hosts", text, refused, "", no_servers},
     {"print", boolean, own, "false", "print nearmetal's command and run nothing"},
 };
+
+// Numbers that are written otherwise are the same: 4e-5, 0.00004.
+bool same_value(const TfFlag& flag, const std::string& a, const std::string& b) {
+  const bool is_number = flag.kind == integer || flag.kind == number;
+  if (!is_number || a.empty() || b.empty()) return a == b;
+  return parse_number<double>(flag.name, a, any_number) ==
+         parse_number<double>(flag.name, b, any_number);
+}
 
 struct AbslWord {
   std::string name;
@@ -258,12 +268,13 @@ std::string TfFlagValues::text(const std::string& name) const {
   return found != given.end() ? found->second : find_tf_flag(name)->standard;
 }
 
-bool TfFlagValues::is_standard(const TfFlag& flag) const {
-  const std::string value = text(flag.name), standard = flag.standard;
-  const bool is_number = flag.kind == integer || flag.kind == number;
-  if (!is_number || value.empty() || standard.empty()) return value == standard;
-  return parse_number<double>(flag.name, value, any_number) ==
-         parse_number<double>(flag.name, standard, any_number);
+bool TfFlagValues::is_neutral(const TfFlag& flag) const {
+  const std::string value = text(flag.name);
+  if (value.empty() || same_value(flag, value, flag.standard)) return true;
+  // No default is None, which Python takes as it takes 0; but not in a comparison with None.
+  const bool asks_for_nothing =
+      flag.kind == boolean ? value == "false" : same_value(flag, value, "0");
+  return *flag.standard == '\0' && flag.name != std::string("gradient_clip") && asks_for_nothing;
 }
 
 std::vector<std::string> spelled_out(const std::vector<std::string>& words) {

@@ -16,8 +16,8 @@ namespace nearmetal {
 enum class TfFlagKind { boolean, integer, number, text };
 constexpr auto names_of(TfFlagKind) { return std::array{"boolean", "integer", "number", "text"}; }
 
-/// Mapped: it means something here. Without effect: it is taken, and changes nothing. Refused: only
-/// its default is taken. Own: tf_cnn_benchmarks does not have it.
+/// Mapped: it means something here. Without effect: it is taken, and changes nothing. Refused: it is
+/// taken where it is neutral there. Own: tf_cnn_benchmarks does not have it.
 enum class TfFlagClass { mapped, without_effect, refused, own };
 constexpr auto names_of(TfFlagClass) {
   return std::array{"mapped", "without effect", "refused", "nearmetal's own"};
@@ -63,8 +63,8 @@ struct TfFlagValues {
   double value(const std::string& name) const {
     return parse_number<double>("--" + name, text(name), within(0, 1e9));
   }
-  /// However a number is written: 4e-5, 0.00004.
-  bool is_standard(const TfFlag& flag) const;
+  /// Its default however it is written, or what asks for no more.
+  bool is_neutral(const TfFlag& flag) const;
 };
 
 }  // namespace nearmetal

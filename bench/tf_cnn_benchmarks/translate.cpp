@@ -1,16 +1,18 @@
 #include "bench/tf_cnn_benchmarks/translate.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <stdexcept>
+#include <utility>
 
 #include "base/errors.h"
 #include "base/text.h"
 #include "base/text_table.h"
 #include "bench/cli/command_line.h"
+#include "comm/layout/shell_text.h"
 #include "models/networks/registry.h"
 #include "reports/compare/work_text.h"
 #include "reports/statistics/statistics.h"
@@ -27,42 +29,43 @@ struct TfModel {
   const char* name;  // there
   const char* ours;
   int64_t batch;  // there, of each GPU, unless one is asked for
+  // Networks that nearmetal does not have, for which to take it: with about as much arithmetic, or
+  // with large dense layers, too.
+  const char* stands_for = "";
 };
 
 // The first of a network's two names is what it is called. The official ones are of
 // tensorflow/models (official/r1/resnet), whose version 1 has the stride in the 3x3 convolution.
 constexpr TfModel tf_models[] = {
-    {"resnet50", "resnet50_v1", 64},         {"resnet50_v1.5", "resnet50", 64},
-    {"resnet101", "resnet101_v1", 32},       {"resnet152", "resnet152_v1", 32},
-    {"official_resnet18", "resnet18", 32},   {"official_resnet34", "resnet34", 32},
-    {"official_resnet50", "resnet50", 128},  {"official_resnet101", "resnet101", 32},
-    {"official_resnet152", "resnet152", 32}, {"vgg16", "vgg16", 64},
+    {"resnet50", "resnet50_v1", 64},
+    {"resnet50_v1.5", "resnet50", 64, "resnet50_v2"},
+    {"resnet101", "resnet101_v1", 32, "inception3|resnet101_v2"},
+    {"resnet152", "resnet152_v1", 32, "inception4|resnet152_v2"},
+    {"official_resnet18", "resnet18", 32, "googlenet|mobilenet"},
+    {"official_resnet34", "resnet34", 32},
+    {"official_resnet50", "resnet50", 128},
+    {"official_resnet101", "resnet101", 32},
+    {"official_resnet152", "resnet152", 32},
+    {"vgg16", "vgg16", 64, "alexnet|overfeat|vgg11|vgg19"},
 };
 
-const TfModel& find_tf_model(const std::string& name) {
-  const auto found = std::ranges::find(tf_models, name, &TfModel::name);
-  if (found != std::end(tf_models)) return *found;
-  const std::vector<std::string> ours = network_names();
-  const bool known = std::ranges::find(ours, name) != ours.end();
-  throw std::invalid_argument(
-      "--model=" + name +
-      (known
-           ? ": tf_cnn_benchmarks does not have this network; train it by nearmetal run --model " +
-                 name
-           : ": nearmetal does not have this network; it has " + joined(row_names(tf_models))));
-}
-
-[[noreturn]] void refuse_flag(const TfFlagValues& flags, const std::string& name,
-                              const std::string& why) {
-  throw std::invalid_argument("--" + name + "=" + flags.text(name) + ": " + why);
-}
-
-void refuse_what_is_not_here(const TfFlagValues& flags) {
-  for (const TfFlag& flag : tf_flags()) {
-    if (flag.becomes != TfFlagClass::refused || flags.is_standard(flag)) continue;
-    if (flags.text(flag.name).empty()) continue;
-    refuse_flag(flags, flag.name, flag.meaning);
+// What to take in place of a network; empty: nothing is like it.
+std::string instead_of(const std::string& name) {
+  for (const TfModel& model : tf_models) {
+    if (std::ranges::count(split(model.stands_for, "|"), name) > 0) return model.name;
   }
+  return "";
+}
+
+std::string why_no_model(const std::string& name) {
+  const std::vector<std::string> ours = network_names();
+  if (std::ranges::find(ours, name) != ours.end()) {
+    return "tf_cnn_benchmarks does not have this network; train it by nearmetal run --model " +
+           name;
+  }
+  const std::string other = instead_of(name);
+  return "nearmetal does not have this network; it has " + joined(row_names(tf_models)) +
+         (other.empty() ? "" : "; take " + other + " instead");
 }
 
 class Translator {
@@ -72,22 +75,27 @@ class Translator {
         gpus_(flags.whole("num_gpus")),
         on_cpu_(lower_case(flags.text("device")) == "cpu"),
         several_(launched || gpus_ > 1) {
-    if (gpus_ < 1) refuse_flag(flags, "num_gpus", "at least one is needed");
+    if (gpus_ < 1) refuse("num_gpus", "at least one is needed");
     if (launched && gpus_ > 1) {
-      refuse_flag(flags, "num_gpus", "mpirun or srun starts the ranks here, one for each GPU");
+      refuse("num_gpus", "mpirun or srun starts the ranks here, one for each GPU");
     }
-    if (flags.whole("display_every") < 1) {
-      refuse_flag(flags, "display_every", "at least 1 is needed");
-    }
+    if (gpus_ < 1 || launched) gpus_ = 1;
+    if (flags.whole("display_every") < 1) refuse("display_every", "at least 1 is needed");
   }
 
   TfTranslation translate(const std::vector<std::string>& options) {
-    refuse_what_is_not_here(flags_);
+    for (const TfFlag& flag : tf_flags()) {
+      const bool is_here = flag.becomes != TfFlagClass::refused || flags_.is_neutral(flag);
+      if (!is_here) refuse(flag.name, flag.meaning);
+    }
     add_command();
     add_work();
     add_length();
     add_optimizer();
     add_exchange();
+    if (!reasons_.empty()) {
+      throw std::invalid_argument(joined(reasons_, "; ") + "; what remains: " + remaining(options));
+    }
     add_flag("--seed", flags_.text("tf_random_seed"), "tf_random_seed");
     translation_.words.insert(translation_.words.end(), options.begin(), options.end());
     std::erase_if(translation_.flags, [&](const auto& flag) {  // overridden by such an option
@@ -102,6 +110,25 @@ class Translator {
  private:
   void add(const std::string& option, const std::string& value) {
     translation_.words.insert(translation_.words.end(), {option, value});
+  }
+
+  // Notes why; what follows goes on, so that all reasons are told at once.
+  void refuse(const std::string& flag, const std::string& why) {
+    reasons_.push_back("--" + flag + "=" + flags_.text(flag) + ": " + why);
+    refused_.insert(flag);
+  }
+
+  // The command line without what is refused.
+  std::string remaining(const std::vector<std::string>& options) const {
+    std::vector<std::string> words = {"nearmetal", own_command};
+    const std::string model = instead_of(flags_.text("model"));
+    if (!model.empty()) words.push_back("--model=" + model);
+    for (const auto& [name, value] : flags_.given) {
+      if (!refused_.contains(name)) words.push_back("--" + name + "=" + value);
+    }
+    if (!options.empty()) words.emplace_back("--");
+    words.insert(words.end(), options.begin(), options.end());
+    return shell_quoted(words);
   }
 
   // Notes the option that a flag became; a flag that was left out is not named.
@@ -126,22 +153,23 @@ class Translator {
     const std::string indices = flags_.text("gpu_indices");
     if (indices.empty()) return;
     if (several_ || on_cpu_ || indices.find(',') != indices.npos) {
-      refuse_flag(flags_, "gpu_indices", "CUDA_VISIBLE_DEVICES says which GPUs are taken");
+      refuse("gpu_indices", "CUDA_VISIBLE_DEVICES says which GPUs are taken");
     }
     add_flag("--gpu", indices, "gpu_indices");
   }
 
   void add_work() {
     const std::string name = flags_.text("model");
+    const auto found = std::ranges::find(tf_models, name, &TfModel::name);
     if (!flags_.is_given("model")) {
-      throw std::invalid_argument("--model is needed: without it tf_cnn_benchmarks trains '" +
-                                  name + "', which nearmetal does not have");
+      reasons_.push_back("--model is needed: without it tf_cnn_benchmarks trains '" + name +
+                         "', which nearmetal does not have");
+    } else if (found == std::end(tf_models)) {
+      refuse("model", why_no_model(name));
     }
-    const TfModel& model = find_tf_model(name);
+    const TfModel& model = found == std::end(tf_models) ? tf_models[0] : *found;
     const std::string data = flags_.text("data_name");
-    if (!data.empty() && data != "imagenet") {
-      refuse_flag(flags_, "data_name", "networks are those of imagenet");
-    }
+    if (!data.empty() && data != "imagenet") refuse("data_name", "networks are those of imagenet");
     const int64_t batch = flags_.whole("batch_size");
     batch_ = batch == 0 ? model.batch : batch;
     model_ = model.ours;
@@ -157,9 +185,7 @@ class Translator {
   void add_length() {
     const bool by_epochs = !flags_.text("num_epochs").empty();
     const bool by_batches = !flags_.text("num_batches").empty();
-    if (by_epochs && by_batches) {
-      refuse_flag(flags_, "num_epochs", "--num_batches says how long already");
-    }
+    if (by_epochs && by_batches) refuse("num_epochs", "--num_batches says how long already");
     const auto global = static_cast<double>(gpus_ * batch_);
     int64_t steps = 100;
     if (by_batches) steps = flags_.whole("num_batches");
@@ -184,8 +210,7 @@ class Translator {
     }
     const std::string optimizer = flags_.text("optimizer");
     if (optimizer != "sgd" && optimizer != "momentum") {
-      refuse_flag(flags_, "optimizer",
-                  "nearmetal has neither Adam nor RMSProp: give sgd or momentum");
+      refuse("optimizer", "nearmetal has neither Adam nor RMSProp: give sgd or momentum");
     }
     const bool has_momentum = optimizer == "momentum";
     if (!has_momentum) idle_.insert("momentum");
@@ -204,11 +229,9 @@ class Translator {
 
   void add_exchange() {
     const std::string update = flags_.text("variable_update");
-    constexpr std::array by_servers = {"distributed_replicated", "distributed_all_reduce",
-                                       "collective_all_reduce"};
-    if (std::ranges::find(by_servers, update) != by_servers.end()) {
-      refuse_flag(flags_, "variable_update",
-                  "start a process for each GPU by mpirun, with --variable_update=horovod");
+    if (update.starts_with("distributed") || update.starts_with("collective")) {  // by servers
+      refuse("variable_update",
+             "start a process for each GPU by mpirun, with --variable_update=horovod");
     }
     require_all_reduce();
     if (!several_ || !trains() || update == "independent") {
@@ -229,12 +252,12 @@ class Translator {
   void require_all_reduce() {
     const std::string spec = flags_.text("all_reduce_spec");
     if (!spec.empty() && (spec != "nccl" || on_cpu_)) {
-      refuse_flag(flags_, "all_reduce_spec", on_cpu_ ? "MPI sums between CPUs" : "NCCL alone sums");
+      refuse("all_reduce_spec", on_cpu_ ? "MPI sums between CPUs" : "NCCL alone sums");
     }
     const std::string device = flags_.text("horovod_device");
     const bool elsewhere = !device.empty() && (device == "cpu") != on_cpu_;
     if (elsewhere && several_) {
-      refuse_flag(flags_, "horovod_device", "gradients are summed where they are computed");
+      refuse("horovod_device", "gradients are summed where they are computed");
     }
     if (elsewhere) idle_.insert("horovod_device");
   }
@@ -267,9 +290,23 @@ class Translator {
   bool several_;  // ranks
   std::string model_;
   int64_t batch_ = 0;
+  std::vector<std::string> reasons_;  // of refusals, and their flags
+  std::set<std::string> refused_;
   std::set<std::string> idle_;  // mapped flags that change nothing beside these others
   TfTranslation translation_;
 };
+
+// Of a command line that begins with the name of the program; none where it is of another command.
+std::optional<TfFlagValues> flags_of(const std::vector<std::string>& argv) {
+  if (argv.size() < 2 || argv[1] != own_command) return std::nullopt;
+  TfFlagValues flags;
+  for (const std::string& word : spelled_out({argv.begin() + 2, argv.end()})) {
+    if (word == "--") break;
+    const size_t equals = word.find('=');
+    if (equals != word.npos) flags.given[word.substr(2, equals - 2)] = word.substr(equals + 1);
+  }
+  return flags;
+}
 
 constexpr size_t rule_length = 64;
 
@@ -288,11 +325,12 @@ std::string data_of(const SetRun& run) {
   return (imagenet ? "imagenet" : size + "x" + size + ", " + classes + " classes") + " (synthetic)";
 }
 
-std::string devices_of(const Run& run) {
+// By the original's words for ranks of Horovod.
+std::string devices_of(const Run& run, bool horovod) {
   const std::string kind = run.device == Device::cuda ? "gpu" : "cpu";
   std::vector<std::string> devices;
   for (int64_t i = 0; i < run.world_size; ++i) {
-    devices.push_back("'/" + kind + ":" + std::to_string(i) + "'");
+    devices.push_back((horovod ? "'horovod/" : "'/") + kind + ":" + std::to_string(i) + "'");
   }
   return "[" + joined(devices) + "]";
 }
@@ -331,15 +369,19 @@ void print_header(std::ostream& out, const SetRun& set_run, const std::string& a
   print_entry(out, "Num batches", std::to_string(steps));
   const double images = static_cast<double>(steps) * global;
   print_entry(out, "Num epochs", fixed(images / imagenet_images, 2));
-  print_entry(out, "Devices", devices_of(run));
+  const std::optional<TfFlagValues> flags = flags_of(set_run.argv);
+  const bool independent = key_value(set_run, "update") == "independent";
+  const std::string variables = flags         ? flags->text("variable_update")
+                                : independent ? "independent"
+                                              : "replicated";
+  print_entry(out, "Devices", devices_of(run, variables == "horovod"));
   const bool bound = std::ranges::any_of(run.ranks, [](const Rank& rank) {
     return rank.binding && rank.binding->numa_node.value.has_value();
   });
   print_entry(out, "NUMA bind", bound ? "True" : "False");
   print_entry(out, "Data format", "NHWC");
   print_entry(out, "Optimizer", optimizer_of(set_run));
-  const bool independent = key_value(set_run, "update") == "independent";
-  print_entry(out, "Variables", independent ? "independent" : "replicated");
+  print_entry(out, "Variables", variables);
   if (run.communication) print_entry(out, "AllReduce", run.communication->library);
   out << "==========\n";
 }
@@ -438,15 +480,7 @@ std::string tf_model_name(const std::string& ours) {
 }
 
 int64_t display_every_of(const std::vector<std::string>& argv) {
-  const std::string beginning = "--display_every=";
-  TfFlagValues flags;
-  if (argv.size() > 1 && argv[1] == own_command) {
-    for (const std::string& word : spelled_out({argv.begin() + 2, argv.end()})) {
-      if (word == "--") break;
-      if (word.starts_with(beginning)) flags.given["display_every"] = word.substr(beginning.size());
-    }
-  }
-  return std::max<int64_t>(1, flags.whole("display_every"));
+  return std::max<int64_t>(1, flags_of(argv).value_or(TfFlagValues{}).whole("display_every"));
 }
 
 void print_tf_cnn_benchmarks(std::ostream& out, const RunSet& set) {

@@ -81,7 +81,8 @@ PUBLIC = {
     "github.com/yaomingamd/tensorflow-upstream, scripts/amd/benchmark.sh": (
         "--model=resnet50_v1.5 --xla_compile --use_fp16 --batch_size=256 "
         "--print_training_accuracy --num_batches=1 --num_gpus=8 --variable_update=replicated "
-        "--all_reduce_spec=nccl", "--print_training_accuracy=true: "),
+        "--all_reduce_spec=nccl",
+        f"sweep 1x1x8 --repeats 1 --job-limit 240h --model resnet50 {COMMON} fp16 --batch 256 --steps 1"),
     "github.com/aime-team/tf1-benchmarks, README.md, for GPU": (
         "--model resnet50 --num_gpus=1 --xla --batch_size=64",
         f"run --device cuda --model resnet50_v1 {COMMON} fp32 --batch 64"),

@@ -68,6 +68,22 @@ TEST(TfPrint, ModesArePrinted) {
   EXPECT_THAT(printed_report(report), HasSubstr("(jitter = 0.0)\t0.000\n"));
 }
 
+// The words of print_info() and _get_params_info() in benchmark_cnn.py.
+TEST(TfPrint, VariablesAreUpdatedAsTheFlagSays) {
+  Report report = report_of_steps({0.1});
+  report.arms[0].runs[0].world_size = 2;
+  EXPECT_THAT(printed_report(report), HasSubstr("Variables:   parameter_server\n")) << "by default";
+  report.invocation.argv.emplace_back("--variable_update=horovod");
+  EXPECT_THAT(printed_report(report),
+              HasSubstr("Devices:     ['horovod/gpu:0', 'horovod/gpu:1']\n"));
+  EXPECT_THAT(printed_report(report), HasSubstr("Variables:   horovod\n"));
+  report.invocation.argv = {"nearmetal", "tf_cnn_benchmarks", "--variable_update", "replicated"};
+  EXPECT_THAT(printed_report(report), HasSubstr("Devices:     ['/gpu:0', '/gpu:1']\n"));
+  EXPECT_THAT(printed_report(report), HasSubstr("Variables:   replicated\n"));
+  report.invocation.argv = {"nearmetal", "run"};
+  EXPECT_THAT(printed_report(report), HasSubstr("Variables:   replicated\n"));
+}
+
 TEST(TfPrint, ArmsAreNamedWhereThereAreSeveral) {
   Report report = report_of_steps({0.1});
   EXPECT_THAT(printed_report(report), Not(HasSubstr("Arm:")));

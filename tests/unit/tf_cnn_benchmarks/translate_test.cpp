@@ -151,6 +151,55 @@ TEST(TfTranslation, WhatIsNotHereIsRefusedWithTheReason) {
   }
 }
 
+TEST(TfTranslation, AllRefusalsAreToldAtOnceAndWhatRemainsWithoutThem) {
+  const Words words = {"--model=alexnet",      "--data_dir=/d",     "--optimizer=adam",
+                       "--num_gpus=2",         "--use_fp16",        "--eval",
+                       "--ps_hosts=a:1",       "--gpu_indices=0,1", "--all_reduce_spec=xring",
+                       "--train_dir=/a place", "--gradient_clip=0"};
+  const std::string refusal = refusal_of([&] {
+    translated(values_of(words), {"--repeats", "2"}, false);
+  });
+  for (const char* flag :
+       {"--model=alexnet: nearmetal does not", "take vgg16 instead",
+        "--data_dir=/d: ", "--optimizer=adam: ", "--eval=true: ", "--ps_hosts=a:1: ",
+        "--gpu_indices=0,1: ", "--all_reduce_spec=xring: ", "--gradient_clip=0: "}) {
+    EXPECT_THAT(refusal, HasSubstr(flag));
+  }
+  EXPECT_THAT(refusal,
+              testing::EndsWith("; what remains: nearmetal tf_cnn_benchmarks --model=vgg16 "
+                                "--num_gpus=2 '--train_dir=/a place' --use_fp16=true -- "
+                                "--repeats 2"));
+  EXPECT_NO_THROW(translated(
+      values_of({"--model=vgg16", "--num_gpus=2", "--train_dir=/a place", "--use_fp16=true"}),
+      {"--repeats", "2"}, false));
+}
+
+// What to take in place of each network of model_config.py that is like one of ours.
+TEST(TfTranslation, NetworksThatAreNotHereNameOneThatIs) {
+  for (const auto& [name, other] :
+       std::vector<std::pair<std::string, std::string>>{{"alexnet", "vgg16"},
+                                                        {"googlenet", "official_resnet18"},
+                                                        {"inception3", "resnet101"},
+                                                        {"vgg19", "vgg16"},
+                                                        {"resnet50_v2", "resnet50_v1.5"}}) {
+    EXPECT_THAT(refusal_of_flags({"--model=" + name}),
+                testing::AllOf(HasSubstr("; take " + other + " instead; "),
+                               testing::EndsWith(" --model=" + other)));
+  }
+}
+
+// Python takes 0 as it takes None, but where it asks for None.
+TEST(TfTranslation, WhatAsksForNothingIsTaken) {
+  EXPECT_EQ(
+      refusal_of_flags({"--model=resnet50", "--eval_during_training_every_n_steps=0", "--noeval",
+                        "--stop_at_top_1_accuracy=0.0", "--use_unified_memory=false",
+                        "--ps_hosts=", "--num_learning_rate_warmup_epochs=0", "--task_index=0",
+                        "--job_name=", "--variable_consistency=strong", "--cross_replica_sync=true",
+                        "--nofp16_vars", "--train_dir=/x", "--print_training_accuracy",
+                        "--trace_file=t", "--use_nccl"}),
+      "");
+}
+
 TEST(TfTranslation, WhatHasNoEffectIsSaidOnce) {
   const auto remarks = [](const Words& words) {
     return translated(values_of(words), {}, false).remarks;
