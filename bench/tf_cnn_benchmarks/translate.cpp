@@ -341,8 +341,8 @@ bool trains(const SetRun& run) {
 
 const char* mode_of(const SetRun& run) {
   if (trains(run)) return "training";
-  return key_value(run, "inference") == "yes" ? "forward-only"
-                                              : "forward-only, with norms as in training";
+  return key_value(run, "inference") == "yes" ? "forward only"
+                                              : "forward only, with norms as in training";
 }
 
 // Without an update there is none.

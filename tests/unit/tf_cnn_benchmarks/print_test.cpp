@@ -59,11 +59,11 @@ TEST(TfPrint, ModesArePrinted) {
   EXPECT_THAT(printed_report(report), HasSubstr("Mode:        training\n"));
   EXPECT_THAT(printed_report(report), HasSubstr("Optimizer:   momentum\n"));
   report.invocation.config.forward_only = true;
-  EXPECT_THAT(printed_report(report), HasSubstr("Mode:        forward-only, with norms as in"));
+  EXPECT_THAT(printed_report(report), HasSubstr("Mode:        forward only, with norms as in"));
   report.invocation.config.forward_only = false;
   report.invocation.config.inference = true;
   report.arms[0].runs[0].ranks[0].loss = {};
-  EXPECT_THAT(printed_report(report), HasSubstr("Mode:        forward-only\n"));
+  EXPECT_THAT(printed_report(report), HasSubstr("Mode:        forward only\n"));
   EXPECT_THAT(printed_report(report), HasSubstr("Optimizer:   none\n")) << "nothing is updated";
   EXPECT_THAT(printed_report(report), HasSubstr("(jitter = 0.0)\t0.000\n"));
 }
