@@ -11,6 +11,8 @@
 #include <stdexcept>
 
 #include "base/errors.h"
+#include "base/file_kind.h"
+#include "base/log_prefix.h"
 #include "base/text.h"
 #include "reports/json/json.h"
 
@@ -108,7 +110,13 @@ bool claims_to_be_report(std::string_view text) {
 
 std::vector<ReportText> report_texts(const std::filesystem::path& path) {
   std::string text = input_text(path);
-  const auto extents = reports_within(text);
+  auto extents = reports_within(text);
+  if (extents.empty() && claims_to_be_report(text)) {
+    std::string plain = without_prefixes(
+        text, {"  \"schema\": \"nearmetal/report\"", "{\"schema\":\"nearmetal/report\""});
+    extents = reports_within(plain);
+    if (!extents.empty()) text = std::move(plain);
+  }
   if (extents.size() <= 1) {
     if (!extents.empty()) text.erase(extents[0].second).erase(0, extents[0].first);
     return {{path.string(), std::move(text)}};
@@ -126,6 +134,8 @@ std::vector<ReportText> report_texts(const std::filesystem::path& path) {
 }
 
 Report read_report(ReportText report) {
+  const std::string other = other_kind("nearmetal/report", report.text);
+  if (!other.empty()) throw InvalidReport(report.source + " is not a valid report: " + other);
   try {
     return consistent_report_from_json(std::move(report.text));
   } catch (const InvalidReport& error) {
