@@ -127,7 +127,12 @@ std::string derivation_of(const ImportedSource& source, const ImportedRun& impor
   const auto round = imported.work.find("round");
   const bool of_mlperf = source.format == ImportFormat::mlperf ||
                          (round != imported.work.end() && round->second.starts_with("MLPerf"));
-  if (of_mlperf) return "derived from published logs; not verified by MLCommons";
+  if (of_mlperf) {
+    const auto from = imported.facts.find("throughput_from");
+    const bool usual = from == imported.facts.end() || from->second == "epochs";
+    return "derived from published logs" + (usual ? "" : " (" + from->second + ")") +
+           "; not verified by MLCommons";
+  }
   return "derived from published results (" + std::string(to_string(source.format)) +
          "); nothing of them was measured here";
 }
@@ -147,6 +152,7 @@ Run run_of(const ImportedRun& imported) {
   run.device = Device::automatic;
   run.device_name = system_of(imported);
   run.world_size = imported.world_size.value_or(0);
+  run.sample = imported.sample;
   run.throughput = imported.throughput ? Maybe<double>(*imported.throughput) : not_published;
   if (!imported.bus_bandwidth) return run;
   run.communication.emplace().library = "nccl-tests";

@@ -179,7 +179,8 @@ struct ImportedRun {
   int64_t number = 0;                       // among the results of the file
   std::optional<std::string> started_at;    // RFC 3339, UTC
   std::optional<int64_t> world_size;        // number of GPUs
-  std::optional<double> throughput;         // images per second
+  SampleUnit sample = SampleUnit::image;    // of throughput
+  std::optional<double> throughput;         // samples per second
   std::optional<double> bus_bandwidth;      // bytes per second
   std::map<std::string, std::string> work;  // what must agree between runs that are compared
   std::map<std::string, std::string> facts;  // what else is said, by the names of the file
@@ -187,8 +188,9 @@ struct ImportedRun {
 
 /// The names that `work` may have, beside settings of a run.
 inline constexpr std::array imported_work = {
-    "benchmark", "collective", "dataset", "global_batch_size", "message_bytes", "placement",
-    "redop",     "round",      "type",    "variable_update"};
+    "benchmark",     "collective", "dataset", "global_batch_size",
+    "message_bytes", "placement",  "redop",   "round",
+    "system",        "table",      "type",    "variable_update"};
 
 /// Whether the numbers were measured on what they speak of; imported: published by others.
 enum class Kind { measured, emulated, predicted, imported };

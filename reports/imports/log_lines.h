@@ -1,4 +1,4 @@
-// Published logs as lines, and the readers of those that are text.
+// Published logs as lines, and those of tf_cnn_benchmarks (github.com/tensorflow/benchmarks).
 #pragma once
 
 #include <cstdint>
@@ -34,18 +34,18 @@ struct NamedResult {
   ImportedRun run;
 };
 
-/// All lines of a log, which must outlive them, but those that mpirun or srun marked as of other
-/// ranks than the first.
-std::vector<LogLine> lines_of(const PublishedLog& log);
+/// All lines of a log, which must outlive them, without what stands before them (log_prefix.h).
+std::vector<LogLine> lines_of(const PublishedLog& log, const std::vector<std::string>& beginnings);
 
 /// Throws InvalidReport for what is missing where the text ends.
 [[noreturn]] void stop_at_end(const PublishedLog& log, const std::string& why);
 
-/// "resnet50, 8 GPUs": of what the results say of their work.
+/// "resnet50, 8 GPUs, SYSTEM": of what the results say of their work.
 std::string arm_of(const std::string& work, const ImportedRun& run);
 
-/// The readers of logs that are text.
+/// Figures of one log that should be the same differ by less, as those of genuine logs do.
+constexpr double largest_disagreement = 1.25;
+
 std::vector<NamedResult> results_of_tf_cnn_benchmarks(const PublishedLog& log);
-std::vector<NamedResult> results_of_nccl_tests(const PublishedLog& log);
 
 }  // namespace nearmetal

@@ -275,7 +275,8 @@ void fields(Archive& field, ImportedRun& run) {
   field("number", run.number, at_least(0), "Its place among the results of the file");
   field("started_at", run.started_at, time_stamp, "RFC 3339, UTC");
   field("world_size", run.world_size, at_least(1), "Number of GPUs");
-  field("throughput_images_per_second", run.throughput, above(0), "Images/s of all GPUs");
+  field.unit("sample", run.sample);
+  field(field.words().throughput_key, run.throughput, above(0), "Of all GPUs");
   field("bus_bandwidth_bytes_per_second", run.bus_bandwidth, above(0), "As nccl-tests defines it");
   field("work", run.work, "What must agree between runs that are compared");
   field("facts", run.facts, "What else the file says, by its own names");
