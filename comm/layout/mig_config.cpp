@@ -340,11 +340,6 @@ MigConfigs configs_of_file(const std::vector<YamlValue>& documents) {
   return configs;
 }
 
-struct MigFile {
-  MigConfigs configs{};
-  bool is_config_map = false;
-};
-
 // Adds the files of mig-parted that a ConfigMap holds, as of NVIDIA's GPU operator, whatever their
 // names.
 void add_configs(MigConfigs& configs, const YamlValue& config_map) {
@@ -364,23 +359,25 @@ void add_configs(MigConfigs& configs, const YamlValue& config_map) {
   }
 }
 
-MigFile mig_file_from(std::string_view text) {
+// And whether they are in ConfigMaps.
+std::pair<MigConfigs, bool> configs_in(std::string_view text) {
   const std::vector<YamlValue> documents = parse_yaml(text);
-  MigFile file;
+  MigConfigs configs;
+  bool in_map = false;
   for (const YamlValue& object : documents) {
     const YamlValue* kind = object.member("kind");
     if (kind == nullptr || kind->text != "ConfigMap") continue;
-    file.is_config_map = true;
-    add_configs(file.configs, object);
+    in_map = true;
+    add_configs(configs, object);
   }
-  if (!file.is_config_map) return {configs_of_file(documents)};
-  require(!file.configs.empty(), documents[0], "no file in a ConfigMap has mig-configs");
-  return file;
+  if (!in_map) return {configs_of_file(documents), false};
+  require(!configs.empty(), documents[0], "no file in a ConfigMap has mig-configs");
+  return {configs, true};
 }
 
 }  // namespace
 
-MigConfigs mig_configs_from_yaml(std::string_view text) { return mig_file_from(text).configs; }
+MigConfigs mig_configs_from_yaml(std::string_view text) { return configs_in(text).first; }
 
 MigConfig read_mig_config(const std::string& place) {
   std::error_code ignored;
@@ -388,8 +385,8 @@ MigConfig read_mig_config(const std::string& place) {
   MigConfig config{place.substr(0, hash), "", {}};
   if (hash != place.npos) config.label = place.substr(hash + 1);
   try {
-    const auto [configs, is_config_map] = mig_file_from(text_of_file(config.file));
-    config.of_kubernetes = is_config_map;
+    const auto [configs, in_map] = configs_in(text_of_file(config.file));
+    config.of_kubernetes = in_map;
     std::vector<std::string> labels;
     for (const auto& [label, unused] : configs) labels.push_back(printable(label));
     if (hash == place.npos) {

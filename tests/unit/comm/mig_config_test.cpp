@@ -216,6 +216,7 @@ TEST(MigConfig, HostileYamlEndsAtOnce) {
       {"version: v1\nname: x", "line 2: 'name' is not known"},
       {"a: [", "no YAML"},
       {std::string("\0\0", 2), "no YAML"},
+      {"- \n,", "no YAML"},  // of which yaml-cpp reads documents without end
   };
   for (const auto& [text, expected] : cases) {
     const std::string refusal = refusal_of([&, &yaml = text] { mig_configs_from_yaml(yaml); });
