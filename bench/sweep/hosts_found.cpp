@@ -128,13 +128,11 @@ Host host_of(const std::string& text, const std::string& gpus) {
   Host host;
   host.name = text.substr(at == text.npos ? 0 : at + 1);
   if (at != text.npos) host.user = text.substr(0, at);
-  if (host.name.find(':') != host.name.npos) {
-    throw std::invalid_argument("--hosts: '" + host.name +
-                                "...': mpirun takes no IPv6 address behind --host; give the host a "
-                                "name (/etc/hosts), and that here");
-  }
   if (!is_host_name(host.name) || (host.user && !is_host_name(*host.user))) {
-    throw std::invalid_argument("--hosts: '" + text + no_host_name);
+    const bool like_ipv6 = host.name.find(':') != host.name.npos;
+    throw std::invalid_argument(
+        "--hosts: '" + text + no_host_name +
+        (like_ipv6 ? "; mpirun takes no IPv6 addresses behind --host" : ""));
   }
   host.gpus = parse_number<int64_t>("--hosts: the GPUs of '" + text + "'", gpus,
                                     {0, static_cast<double>(most_gpus)});
@@ -145,7 +143,7 @@ Host host_of(const std::string& text, const std::string& gpus) {
 std::vector<std::string> expanded(const std::string& text) {
   static const Pattern nodes(R"(([^\[]+)\[([^\]]*)\](.*))");
   static const Pattern range("([0-9]{1,9})(?:-([0-9]{1,9}))?");
-  const auto parts = nodes.groups_of(text.substr(0, longest_entry));
+  const auto parts = nodes.groups_of(text);
   if (parts.empty()) return {text};
   std::vector<std::string> names;
   for (const std::string& numbers : split(parts[2], ",")) {
@@ -169,7 +167,8 @@ std::vector<std::string> expanded(const std::string& text) {
 // Lines of one name add; of names that are there alone and once nobody can tell how many GPUs they
 // have.
 std::vector<Host> hosts_of_lines(std::istream& lines, const std::string& source, bool is_list) {
-  static const Pattern words(R"(\s*(\S+?)(?::([^\s:]*))?((?:\s+[A-Za-z_-]+\s*=\s*[0-9]+)*)\s*)");
+  static const Pattern words(
+      R"(\s*(\S*?[^\s:])(?::([^\s:]*))?((?:\s+[A-Za-z_-]+\s*=\s*[0-9]+)*)\s*)");
   static const Pattern slots(R"(\s(?:slots|cpu|count)\s*=\s*([0-9]+))");
   std::vector<Host> hosts;
   std::string untold;
@@ -177,9 +176,9 @@ std::vector<Host> hosts_of_lines(std::istream& lines, const std::string& source,
   int64_t number = 0;
   for (std::string line; std::getline(lines, line);) {
     const std::string place = "line " + std::to_string(++number) + " of " + source;
-    line.resize(std::min({line.size(), line.find('#'), line.find("//")}));
+    line.resize(std::min({line.size(), longest_entry, line.find('#'), line.find("//")}));
     if (line.find_first_not_of(" \t\r\f\v") == line.npos && !is_list) continue;
-    const auto parts = words.groups_of(line.substr(0, longest_entry));
+    const auto parts = words.groups_of(line);
     if (parts.empty()) {
       throw std::invalid_argument("--hosts: " +
                                   (is_list ? "'" + line.substr(0, line.rfind(':')) + no_host_name

@@ -224,9 +224,11 @@ TEST(Hosts, WhatCannotBeReadIsRefusedWithItsPlace) {
   EXPECT_THAT(refusal("# none\n"), HasSubstr("there is no host"));
   EXPECT_THAT(refusal(std::string(100000, '[') + "\n"), HasSubstr("no name of a host"));
   for (const char* address : {"fe80::1", "[fe80::1]", "2001:db8::4:1"}) {
-    EXPECT_THAT(refusal(std::string(address) + " slots=8\n"), HasSubstr("takes no IPv6 address"));
+    EXPECT_THAT(refusal(std::string(address) + " slots=8\n"),
+                HasSubstr("mpirun takes no IPv6 addresses"));
   }
-  EXPECT_THAT(refusal_of([] { hosts_from("[fe80::1]:8"); }), HasSubstr("takes no IPv6 address"));
+  EXPECT_THAT(refusal_of([] { hosts_from("[fe80::1]:8"); }),
+              HasSubstr("mpirun takes no IPv6 addresses"));
   EXPECT_THAT(refusal_of([] { hosts_from("n[1-5000]:8"); }), HasSubstr("more than 4096 hosts"));
   EXPECT_THAT(refusal_of([] { hosts_from("n[1-4000]m[1-4000]:8"); }), HasSubstr("more than 4096"));
   EXPECT_THAT(refusal_of([] { hosts_from("gpu[01-08]"); }),
