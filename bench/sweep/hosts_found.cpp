@@ -168,7 +168,8 @@ std::vector<std::string> expanded(const std::string& text) {
 // have.
 std::vector<Host> hosts_of_lines(std::istream& lines, const std::string& source, bool is_list) {
   static const Pattern words(
-      R"(\s*(\S*?[^\s:])(?::([^\s:]*))?((?:\s+[A-Za-z_-]+\s*=\s*[0-9]+)*)\s*)");
+      R"(\s*(\S*?[^\s:])(?::([^\s:]*))?((?:\s+(?:(?:max[-_])?(?:slots|cpu|count)(?:[-_]max)?|)"
+      R"(boards|(?:sockets|cores)\S*?)\s*=\s*[0-9]+)*)\s*)");
   static const Pattern slots(R"(\s(?:slots|cpu|count)\s*=\s*([0-9]+))");
   std::vector<Host> hosts;
   std::string untold;

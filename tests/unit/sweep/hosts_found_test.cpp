@@ -190,7 +190,7 @@ TEST(Hosts, FilesOfMpirunHaveManyForms) {
   };
   EXPECT_EQ(read("n1 slots=8 max_slots=8\nn2  slots=8 max-slots=16\r\n"), "n1:8 n2:8");
   EXPECT_EQ(read("# all\n\nn1 slots = 4 # the first\n\tn2\tslots= 2\t\n// none\n"), "n1:4 n2:2");
-  EXPECT_EQ(read("n1 cpu=4\nn2 sockets=2 count=3"), "n1:4 n2:3");
+  EXPECT_EQ(read("n1 cpu=4 cpu-max=4\nn2 sockets=2 cores_per_socket=8 count=3"), "n1:4 n2:3");
   EXPECT_EQ(read("n1\nn1\nn2\nn2\n"), "n1:2 n2:2") << "PBS_NODEFILE: a line for each slot";
   EXPECT_EQ(read("n1\nn2\nn1\n"), "n1:2 n2:1");
   EXPECT_EQ(read("n1 slots=2\nn1 slots=2\n"), "n1:4");
@@ -217,6 +217,7 @@ TEST(Hosts, WhatCannotBeReadIsRefusedWithItsPlace) {
               HasSubstr("hostfile must be NAME slots=GPUS: 'n1' does not say how many"));
   EXPECT_THAT(refusal("n1 slots=8\nn2\n"), HasSubstr("'n2' does not say how many GPUs"));
   EXPECT_THAT(refusal("n1 slots=8\nn2 slots\n"), HasSubstr("line 2 of "));
+  EXPECT_THAT(refusal("n1 slots=8 port=2222\n"), HasSubstr("hostfile must be NAME slots=GPUS"));
   EXPECT_THAT(refusal("n1 slots=8x\n"), HasSubstr("hostfile must be NAME slots=GPUS"));
   EXPECT_THAT(refusal("n1 slots=9999\n"), HasSubstr("the GPUs of 'n1'"));
   EXPECT_THAT(refusal("^n1 slots=8\n"), HasSubstr("'^n1' is no name of a host"));
