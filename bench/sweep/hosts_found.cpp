@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "base/errors.h"
+#include "base/file_kind.h"
 #include "base/pattern.h"
 #include "base/text.h"
 #include "bench/cli/parse_value.h"
@@ -17,6 +18,7 @@
 #include "bench/run/prepare_device.h"
 #include "comm/layout/shell_text.h"
 #include "comm/world.h"
+#include "reports/json/report_files.h"
 
 namespace nearmetal {
 namespace {
@@ -237,7 +239,13 @@ std::vector<Host> hosts_of_file(const std::string& path) {
                                 (hint.empty() ? "file" : "list") +
                                 "; a list has GPUs after each name, as in vm0:2,vm1:2" + hint);
   }
-  return hosts_of_lines(file, path, false);
+  try {
+    return hosts_of_lines(file, path, false);
+  } catch (const std::invalid_argument&) {
+    const std::string other = other_kind(" slots=", file_text(path));
+    if (other.empty()) throw;
+    throw std::invalid_argument("--hosts: " + path + ": " + other);
+  }
 }
 
 GpuPlace place_of(const Gpu& gpu, const std::vector<Gpu>& gpus) {

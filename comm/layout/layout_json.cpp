@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "base/file_kind.h"
 #include "comm/layout/gpu_profiles.h"
 #include "comm/layout/short_form.h"
 #include "reports/document/settings.h"
@@ -431,10 +432,13 @@ LayoutFile layout_from_json(std::string_view text) {
 }
 
 LayoutFile read_layout(const std::filesystem::path& path) {
+  std::string text;
   try {
-    return layout_from_json(text_of_file(path));
+    text = text_of_file(path);
+    return layout_from_json(text);
   } catch (const std::invalid_argument& error) {
-    throw std::invalid_argument(path.string() + ": " + error.what());
+    const std::string other = other_kind("\"layouts\"", text);
+    throw std::invalid_argument(path.string() + ": " + (other.empty() ? error.what() : other));
   }
 }
 

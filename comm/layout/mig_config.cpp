@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/file_kind.h"
 #include "base/pattern.h"
 #include "base/text.h"
 #include "base/text_table.h"
@@ -384,8 +385,10 @@ MigConfig read_mig_config(const std::string& place) {
   const size_t hash = std::filesystem::exists(place, ignored) ? place.npos : place.rfind('#');
   MigConfig config{place.substr(0, hash), "", {}};
   if (hash != place.npos) config.label = place.substr(hash + 1);
+  std::string text;
   try {
-    const auto [configs, in_map] = configs_in(text_of_file(config.file));
+    text = text_of_file(config.file);
+    const auto [configs, in_map] = configs_in(text);
     config.of_kubernetes = in_map;
     std::vector<std::string> labels;
     for (const auto& [label, unused] : configs) labels.push_back(printable(label));
@@ -403,7 +406,8 @@ MigConfig read_mig_config(const std::string& place) {
     }
     config.entries = found->second;
   } catch (const std::invalid_argument& error) {
-    throw std::invalid_argument(config.file + ": " + error.what());
+    const std::string other = other_kind("mig-configs:", text);
+    throw std::invalid_argument(config.file + ": " + (other.empty() ? error.what() : other));
   }
   return config;
 }

@@ -96,9 +96,8 @@ Event event_of(const LogLine& line) {
   const Document time = document.value("time_ms", Document());
   constexpr double latest = 253402300799e3;  // the year 9999
   const double milliseconds = time.is_number() ? time.get<double>() : -1;
-  if (!(milliseconds >= 0 && milliseconds <= latest)) {
-    line.refuse("time_ms must be milliseconds since 1970");
-  }
+  const bool is_time = milliseconds >= 0 && milliseconds <= latest;
+  if (!is_time) line.refuse("time_ms must be milliseconds since 1970");
   Event event{line, key.get<std::string>(), milliseconds, document.value("value", Document()),
               document.value("metadata", Document())};
   if (!event.metadata.is_object()) event.metadata = Document::object();
@@ -157,11 +156,14 @@ void stop_interval(const Event& event, Series& series, const MlperfRun& run) {
   }
 }
 
+std::string begun(const MlperfRun& run) {
+  return "the run that began on line " + std::to_string(run.start->number);
+}
+
 const Fact& needed_fact(const MlperfRun& run, const std::string& name) {
   const auto found = run.facts.find(name);
   if (found != run.facts.end()) return found->second;
-  run.stop->refuse("the run that began on line " + std::to_string(run.start->number) + " lacks " +
-                   name);
+  run.stop->refuse(begun(run) + " lacks " + name);
 }
 
 double number_in(const MlperfRun& run, const std::string& name) {
@@ -171,8 +173,7 @@ double number_in(const MlperfRun& run, const std::string& name) {
 
 // Median of all but the first, which warms up; of one alone itself.
 double usual_of(const std::vector<double>& rates) {
-  return median(transformed(std::span(rates).subspan(rates.size() > 1 ? 1 : 0),
-                            [](double rate) { return rate; }));
+  return median(std::span(rates).subspan(rates.size() > 1 ? 1 : 0));
 }
 
 struct Candidate {
@@ -204,8 +205,10 @@ std::vector<Candidate> candidates_of_resnet(const MlperfRun& run) {
   for (const Series* series : {&run.epochs, &run.blocks}) {
     if (auto found = candidate_of(*series, run, samples)) candidates.push_back(*found);
   }
-  if (!run.tracked.empty() && !candidates.empty()) {
-    candidates.push_back({"tracked_stats", usual_of(run.tracked), candidates.front().whole});
+  if (!run.tracked.empty()) {
+    const double rate = usual_of(run.tracked);
+    candidates.push_back(
+        {"tracked_stats", rate, candidates.empty() ? rate : candidates.front().whole});
   }
   return candidates;
 }
@@ -245,9 +248,9 @@ Candidate throughput_of(const MlperfRun& run, const Fact& benchmark) {
   const auto found = std::ranges::find_if(candidates, agrees);
   if (found != candidates.end()) return *found;
   if (!candidates.empty()) {
-    run.stop->refuse("by its " + candidates[0].from + " the run that began on line " +
-                     std::to_string(run.start->number) + " did " + significant(candidates[0].rate) +
-                     " samples/s, by its length " + significant(candidates[0].whole));
+    run.stop->refuse("by its " + candidates[0].from + " " + begun(run) + " did " +
+                     significant(candidates[0].rate) + " samples/s, by its length " +
+                     significant(candidates[0].whole));
   }
   if (is_bert) {
     benchmark.refuse(
@@ -257,8 +260,7 @@ Candidate throughput_of(const MlperfRun& run, const Fact& benchmark) {
   for (const Series* series : {&run.epochs, &run.blocks}) {
     if (series->flaw) series->flaw->refuse(series->flaw->text);
   }
-  run.stop->refuse("the run that began on line " + std::to_string(run.start->number) + " has " +
-                   counted(std::ssize(run.epochs.done), "epoch") +
+  run.stop->refuse(begun(run) + " has " + counted(std::ssize(run.epochs.done), "epoch") +
                    " (epoch_start, epoch_stop): a throughput needs 2, as the first warms up");
 }
 
@@ -359,10 +361,7 @@ std::vector<NamedResult> results_of_mlperf(const PublishedLog& log) {
     take_event(event_of(line), run, results);
   }
   end_run(run, results);
-  if (run.start) {
-    stop_at_end(log, "the run that began on line " + std::to_string(run.start->number) +
-                         " has no run_stop");
-  }
+  if (run.start) stop_at_end(log, begun(run) + " has no run_stop");
   if (results.empty()) {
     stop_at_end(log, any ? "there is no run_start" : "there is no line with :::MLLOG {...}");
   }

@@ -182,7 +182,9 @@ void take_comment(const LogLine& line, Table& table) {
 
 // The program that a script says it starts: "+ mpirun ./build/all_reduce_perf_mpi -b 1G".
 void take_command(const LogLine& line, Table& table) {
-  static const Pattern program("(?:^|[ /'\"])([a-z_]+)_perf(?:_mpi)?(?:$|[ '\"])");
+  static const Pattern program(
+      "(?:^|[ /'\"])(all_gather|all_reduce|alltoallv?|broadcast|gather|hypercube|reduce|"
+      "reduce_scatter|scatter|sendrecv)_perf(?:_mpi)?(?:$|[ '\"])");
   if (line.text.find("_perf") == std::string::npos) return;
   if (const auto found = program.groups_in(line.text); !found.empty()) {
     add_new(table.commands, found[1]);
@@ -192,7 +194,7 @@ void take_command(const LogLine& line, Table& table) {
 // Results of a table that names no collective are of that table alone.
 void end_table(const LogLine& line, Table& table, int64_t number,
                std::vector<NamedResult>& results) {
-  if (table.results.empty() && table.ranks == 1) {
+  if (table.ranks == 1) {
     line.refuse("the table is of one GPU, which has no bus bandwidth" + std::string(each_its_own));
   }
   if (table.results.empty()) line.refuse("there is no row with a busbw above 0");

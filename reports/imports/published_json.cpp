@@ -1,6 +1,7 @@
 #include "reports/imports/published_json.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <stdexcept>
 #include <utility>
@@ -141,20 +142,8 @@ Arm& arm_in(Report& report, const std::string& name) {
   return arm;
 }
 
-// What each file of that format has.
-const char* words_of(ImportFormat format) {
-  switch (format) {
-    case ImportFormat::mlperf:
-      return ":::MLLOG";
-    case ImportFormat::tf_cnn_benchmarks:
-      return "images/sec";
-    case ImportFormat::nccl_tests:
-      return "busbw";
-    case ImportFormat::pairs:
-      return "\"pairs\"";
-  }
-  throw std::logic_error("unnamed ImportFormat");
-}
+// What each file of a format has, in the order of ImportFormat.
+constexpr std::array words_of_formats = {":::MLLOG", "images/sec", "busbw", "\"pairs\""};
 
 // The results of a file, as those of the source of that number.
 std::vector<NamedResult> results_of_file(Report& report, const std::string& file,
@@ -165,7 +154,8 @@ std::vector<NamedResult> results_of_file(Report& report, const std::string& file
     throw std::invalid_argument(file + " is given twice, under this or another name: its results " +
                                 "would count twice");
   }
-  const std::string other = other_kind(words_of(options.format), log.text);
+  const std::string other =
+      other_kind(words_of_formats.at(static_cast<size_t>(options.format)), log.text);
   if (!other.empty()) throw InvalidReport(file + ": " + other);
   const int64_t source = std::ssize(report.sources);
   report.sources.push_back({.file = std::filesystem::path(file).filename().string(),

@@ -11,6 +11,7 @@
 
 #include "base/atomic_file.h"
 #include "base/errors.h"
+#include "base/file_kind.h"
 #include "base/text_table.h"
 #include "reports/document/metric.h"
 #include "reports/json/consistency.h"
@@ -209,6 +210,8 @@ Journal Journal::resume(const std::filesystem::path& path, const JournalOrigin& 
         require_same(json::parsed<json::Header>(line), origin, any_build, path);
       }
     } catch (const InvalidReport& error) {
+      const std::string other = other_kind("nearmetal/journal", text);
+      if (!other.empty()) throw InvalidReport(path.string() + ": " + other);
       throw InvalidReport(path.string() + " line " + std::to_string(number) + ": " + error.what());
     }
   }

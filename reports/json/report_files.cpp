@@ -19,8 +19,15 @@
 namespace nearmetal {
 namespace {
 
+// Whether a document begins there: one within another, whose indentation may be lost, has no
+// schema.
+bool begins_document(std::string_view text) {
+  const size_t key = text.find_first_not_of(" \t\r\n", 1);
+  return text.starts_with('{') && key != text.npos && text.substr(key).starts_with("\"schema\"");
+}
+
 // Up to where its outermost brace closes, with the end of that line; of one cut off up to the next
-// line that begins with one, or all.
+// line that begins one, or all.
 size_t end_of_document(std::string_view text, size_t begin) {
   int64_t depth = 0;
   bool in_string = false;
@@ -30,8 +37,8 @@ size_t end_of_document(std::string_view text, size_t begin) {
       ++i;
     } else if (c == '"') {
       in_string = !in_string;
-    } else if (c == '\n' && text.substr(i + 1).starts_with('{')) {
-      return i;  // neither in a string nor indented stands such a line
+    } else if (c == '\n' && begins_document(text.substr(i + 1))) {
+      return i;  // not in a string stands such a line
     } else if (!in_string && (c == '{' || c == '}')) {
       depth += c == '{' ? 1 : -1;
       if (depth == 0) return i + (text.substr(i + 1).starts_with('\n') ? 2 : 1);

@@ -340,6 +340,9 @@ class Kinds(ImportTest):
             process = self.call("report", log)
             self.assertEqual(process.out, expected, f"{name}: {process.err}")
             self.assertIn("0.00 %", self.call("compare", log, log).out, name)
+        bare = "".join(f"{line.lstrip()}\n" for line in lines)  # of `while read line; do echo "$line"; done`
+        self.assertEqual(self.call("report", self.write("job.log", bare)).out, expected)
+        self.assertIn("holds 2 reports", self.call("rerun", self.write("job.log", 2 * bare)).err)
 
     def test_a_file_of_another_kind_is_told_as_what_it_is(self):
         texts = {
@@ -367,6 +370,11 @@ class Kinds(ImportTest):
                     self.assert_refused(process, 5, "it holds", name)
         process = self.call("import", "mlperf", str(REPORT))
         self.assert_refused(process, 5, "nearmetal report")
+        file = self.write("other.json", texts["import mlperf"])
+        for reader, code in ((["plan", file], 2), (["plan", "1x1x1", "--hosts", file], 2),
+                             (["doctor", "--mig-config", file], 2),
+                             (["sweep", "1x1x1", "--hosts", "localhost:0", "--resume", file], 5)):
+            self.assert_refused(self.call(*reader), code, "it holds a log of MLPerf Training")
 
 
 class Uses(ImportTest):
