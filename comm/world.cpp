@@ -58,14 +58,13 @@ struct LauncherVariables {
   }
 };
 
-// mpirun of Open MPI; Hydra of MPICH and Intel MPI; MVAPICH2; jsrun; a job step of Slurm;
+// mpirun of Open MPI; Hydra of MPICH and Intel MPI; MVAPICH2; a job step of Slurm;
 // horovodrun over Gloo (horovod/runner/gloo_run.py); torchrun and its likes
 // (local_elastic_agent.py; launcher/launch.py of DeepSpeed).
 constexpr LauncherVariables launchers[] = {
     {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
     {"PMI_SIZE", "PMI_RANK"},
     {"MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"},
-    {"JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_RANK"},
     {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},
     {"HOROVOD_SIZE", "HOROVOD_RANK"},
     {"WORLD_SIZE", "RANK", "TORCHELASTIC_RUN_ID"},

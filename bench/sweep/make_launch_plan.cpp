@@ -196,16 +196,12 @@ std::vector<Host> addressed(std::vector<Host> hosts, const PlanRequest& request)
 // One command logs in everywhere: with the user that the hosts name.
 Launcher asked_launcher(const PlanRequest& request, const std::vector<Host>& hosts,
                         Launcher launcher) {
-  std::set<std::string> users;
-  for (const Host& host : hosts) users.insert(host.user.value_or(""));
-  if (users.size() > 1) {
+  const std::optional<std::string>& user = hosts.front().user;
+  if (std::ranges::count(hosts, user, &Host::user) < std::ssize(hosts)) {
     throw std::invalid_argument(
-        "--hosts: mpirun logs in everywhere as one user: name the users in "
-        "~/.ssh/config instead");
+        "--hosts: mpirun logs in everywhere as one user: name the users in ~/.ssh/config instead");
   }
-  if (!users.begin()->empty()) {
-    launcher.remote_shell = launcher.remote_shell.value_or("ssh") + " -l " + *users.begin();
-  }
+  if (user) launcher.remote_shell = launcher.remote_shell.value_or("ssh") + " -l " + *user;
   if (launcher.program) return launcher;
   launcher.program = request.starter == Starter::mpi_job ? "nearmetal" : own_path();
   return launcher;

@@ -85,20 +85,16 @@ std::span<const MigProfile> mig_profiles_of(const std::string& gpu_name) {
   return {};
 }
 
-bool is_known_profile(const std::string& profile, const std::string& gpu_name) {
-  return std::ranges::any_of(mig_profiles_of(gpu_name),
-                             [&](const MigProfile& one) { return one.name == profile; });
-}
-
 std::optional<std::string> no_such_profile(const std::string& profile,
                                            const std::string& gpu_name) {
   const auto known = mig_profiles_of(gpu_name);
   // Instances of several compute instances, and later additions, are not in the tables.
   const bool plain = profile.find('c') == profile.npos && profile.find('-') == profile.npos &&
                      (profile.find('+') == profile.npos || profile.ends_with("+me"));
-  if (known.empty() || !plain || is_known_profile(profile, gpu_name)) return std::nullopt;
+  if (known.empty() || !plain) return std::nullopt;
   std::vector<std::string> names;
   for (const MigProfile& one : known) names.emplace_back(one.name);
+  if (std::ranges::find(names, profile) != names.end()) return std::nullopt;
   return "no profile " + profile + " on an " + gpu_name + "; it has " + joined(names);
 }
 

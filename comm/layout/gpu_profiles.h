@@ -33,9 +33,6 @@ std::optional<std::string> mig_profile_in(const std::string& device_name);
 /// know it.
 std::span<const MigProfile> mig_profiles_of(const std::string& gpu_name);
 
-/// Whether the profiles of a board of this name are known, and this is one. Drivers know more.
-bool is_known_profile(const std::string& profile, const std::string& gpu_name);
-
 /// Why a GPU of this name cannot have the profile, with those that it has; none: it has it, or the
 /// board is not known.
 std::optional<std::string> no_such_profile(const std::string& profile, const std::string& gpu_name);

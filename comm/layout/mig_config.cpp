@@ -288,9 +288,11 @@ std::map<std::string, int64_t> profiles_of(const Gpu& gpu) {
 
 // What is wanted, and which of it this program cannot check: drivers know more profiles than it.
 std::string wanted_profiles(const MigConfigEntry& entry, const Gpu& gpu) {
+  const auto known = mig_profiles_of(gpu.name);
   std::vector<std::string> unchecked;
   for (const auto& [profile, count] : entry.mig_devices) {
-    if (count > 0 && !is_known_profile(profile, gpu.name)) unchecked.push_back(profile);
+    if (count > 0 && std::ranges::count(known, profile, &MigProfile::name) == 0)
+      unchecked.push_back(profile);
   }
   return counted_profiles(entry.mig_devices) +
          (unchecked.empty() ? ""

@@ -186,14 +186,14 @@ class Ranks(cli.CliTest):
 
     def test_launchers_are_known_by_their_variables(self):
         # As horovod/runner/gloo_run.py, torch/distributed/elastic/agent/server/local_elastic_agent.py,
-        # mpirun_rsh of MVAPICH2, Hydra and jsrun set them. WORLD_SIZE alone is that of a pod, whose
+        # mpirun_rsh of MVAPICH2, and Hydra set them. WORLD_SIZE alone is that of a pod, whose
         # processes torchrun would start.
         for variables, launched in (({"HOROVOD_SIZE": "2", "HOROVOD_RANK": "1"}, True),
                                     ({"WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none"}, True),
                                     ({"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}, True),
                                     ({"WORLD_SIZE": "2", "LOCAL_RANK": "0"}, True),
                                     ({"MV2_COMM_WORLD_SIZE": "2"}, True), ({"PMI_SIZE": "2"}, True),
-                                    ({"JSM_NAMESPACE_SIZE": "2"}, True), ({"WORLD_SIZE": "2"}, False),
+                                    ({"WORLD_SIZE": "2"}, False),
                                     ({"WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}, False),
                                     ({"HOROVOD_SIZE": "1"}, False)):
             process = self.call("tf_cnn_benchmarks", "--model=resnet50", "--num_gpus=2", "--print",

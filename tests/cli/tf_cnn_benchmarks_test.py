@@ -118,6 +118,10 @@ PUBLIC = {
     "test/model_level_tests/models/benchmarks/test2/core_run.sh": (
         "--model=densenet40_k12 --num_inter_threads=1 --batch_size=1 --data_format NHWC "
         "--num_batches 1000 --data_name=cifar10", "--model=densenet40_k12: "),
+    "github.com/kubeflow/arena, docs/training/mpijob/distributed.md": (
+        "--model resnet101 --batch_size 64 --variable_update horovod --train_dir=/training_logs "
+        "--summary_verbosity=3 --save_summaries_steps=10",
+        f"run --device cuda --model resnet101_v1 {COMMON} fp32 --batch 64 --steps 100"),
     "github.com/LambdaColdStorage/lambda-tensorflow-benchmark, benchmark.sh": (
         "--optimizer=sgd --model=resnet152 --num_gpus=2 --batch_size=64 "
         "--variable_update=replicated --distortions=false --num_batches=100 "
