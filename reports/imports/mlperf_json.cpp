@@ -349,7 +349,7 @@ std::vector<NamedResult> results_of_mlperf(const PublishedLog& log) {
   std::vector<NamedResult> results;
   MlperfRun run;
   bool any = false;
-  for (const LogLine& line : lines_of(log, {})) {
+  for (const LogLine& line : lines_of(log, {":::MLLOG ", ":::SYSJSON "})) {
     if (line.text.starts_with(":::SYSJSON ")) {
       const Document system = object_in(line, ":::SYSJSON ");
       for (const char* name : system_facts) {

@@ -96,18 +96,17 @@ std::pair<double, double> bus_factors(const std::string& collective, int64_t ran
   return {collective == "alltoallv" ? 0 : 0.5, 2};  // its message is not the same for all ranks
 }
 
+// In GB/s; per_time is size / time.
 void require_bandwidth(const LogLine& line, double bandwidth, double per_time, const Table& table) {
-  constexpr double rounding = 0.01;  // of busbw
+  constexpr double rounding = 0.01;
   constexpr double tolerance = 0.02;
   const auto [least, most] = bus_factors(table.collective, table.ranks);
   const bool agrees = bandwidth > least * per_time * (1 - tolerance) - rounding &&
                       bandwidth < most * per_time * (1 + tolerance) + rounding;
   if (agrees) return;
-  line.refuse("busbw is " + shortest(bandwidth, 6) + " GB/s, but size / time is " +
-              shortest(per_time, 6) + " GB/s, of which " +
-              (least == most
-                   ? "it must be " + shortest(most, 4) + " times"
-                   : "no collective has " + shortest(bandwidth / per_time, 3) + " times"));
+  line.refuse("busbw is " + shortest(bandwidth, 6) + " GB/s, but by size / time it is " +
+              shortest(least * per_time, 6) +
+              (least == most ? "" : " to " + shortest(most * per_time, 6)));
 }
 
 // The result of one placement, whose time, algbw and busbw begin at this column; none for one that
@@ -122,7 +121,7 @@ std::optional<ImportedRun> result_of(const LogLine& line, const std::vector<std:
   run.work["type"] = cells[*table.columns.type];
   if (table.columns.redop) run.work["redop"] = cells[*table.columns.redop];
   run.work["placement"] = time == table.columns.times[0] ? "out of place" : "in place";
-  if (!table.devices.empty()) run.work["system"] = joined(table.devices);
+  if (!table.devices.empty()) run.facts["system"] = run.work["system"] = joined(table.devices);
   const double microseconds = line.positive_number(cells[time], "time");
   run.facts["time_us"] = cells[time];
   const std::string wrong = table.columns.wrong ? cells[time + *table.columns.wrong] : "0";

@@ -170,12 +170,17 @@ std::vector<NamedResult> results_of_file(Report& report, const std::string& file
 // In what the work of a result differs from that of others of its name: ", batch 128".
 std::string difference(const ImportedRun& run, const std::vector<const ImportedRun*>& namesakes) {
   std::string text;
-  for (const auto& [field, value] : run.work) {
-    const bool same = std::ranges::all_of(namesakes, [&](const ImportedRun* other) {
-      const auto found = other->work.find(field);
-      return found != other->work.end() && found->second == value;
-    });
-    if (!same) text += ", " + field + " " + value;
+  for (const auto& field : run.work) {
+    const auto has_it = [&](const ImportedRun* other) {
+      const auto found = other->work.find(field.first);
+      return found != other->work.end() && *found == field;
+    };
+    if (!std::ranges::all_of(namesakes, has_it)) text += ", " + field.first + " " + field.second;
+  }
+  const auto of_its_file = [&](const ImportedRun* other) { return other->source == run.source; };
+  const bool apart = run.work.contains("table");  // a table of one file is of no other
+  if (apart && !std::ranges::all_of(namesakes, of_its_file)) {
+    text += ", file " + std::to_string(run.source + 1);
   }
   return text;
 }

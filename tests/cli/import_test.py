@@ -135,6 +135,37 @@ class Readers(ImportTest):
             report = self.imported("tf_cnn_benchmarks", self.write("ranks.log", text))
             self.assertEqual(len(report["arms"][0]["imported"]), 1, form)
 
+    def test_tf_cnn_benchmarks_of_several_writers(self):
+        # print_info() of benchmark_cnn.py in 1.8, 1.15 and 2.x, as Azure's BatchAI kept it (tabs
+        # became blanks), as `while read line; do echo $line; done` of a collection did, and as a pod had it.
+        batch_ai = ("TensorFlow:  1.8\nModel:       resnet101\nDataset:     imagenet (synthetic)\n"
+                    "Mode:        training\nSingleSess:  False\nBatch size:  512 global\n             64 per device\n"
+                    "Num batches: 100\nNum epochs:  0.04\nDevices:     [" +
+                    ", ".join(f"'horovod/gpu:{gpu}'" for gpu in range(8)) + "]\nData format: NCHW\n"
+                    "Layout optimizer: False\nOptimizer:   sgd\nVariables:   horovod\n==========\n"
+                    "Step    Img/sec total_loss\n100     images/sec: 28.4 +/- 0.0 (jitter = 0.2) 8.030\n"
+                    "total images/sec: 227.31\n")
+        collection = ("2020-11-02 00:09:58.280136: I tensorflow/compiler/xla/service/service.cc:176]   StreamExecutor "
+                      "device (0): Host, Default Version\nname: GeForce RTX 3080 major: 8 minor: 6\n"
+                      "TensorFlow:  1.15\nModel:       vgg16\nDataset:     imagenet\nMode:        forward only\n"
+                      "SingleSess:  False\nBatch size:  96 global\n96 per device\nNum batches: 100\nNum epochs:  0.01\n"
+                      "Devices:     ['/gpu:0']\nNUMA bind:   False\nData format: NCHW\nOptimizer:   sgd\n"
+                      "Variables:   replicated\nAllReduce:   nccl\n==========\n"
+                      "100\timages/sec: 812.5 +/- 0.6 (jitter = 3.1)\t0.000\ntotal images/sec: 811.90\n")
+        pod = ("Model:       trivial\nDataset:     imagenet (synthetic)\nMode:        training\nSingleSess:  False\n"
+               "Batch size:  4096 global\n             1024.0 per device\n             2 batches per prepocessing group\n"
+               "Devices:     ['/job:worker/replica:0/task:0/gpu:0']\nVariables:   parameter_server\nSync:        False\n"
+               "80\timages/sec: 120.5 +/- 2.0 (jitter = 10.3)\tnan\ntotal images/sec: 482.30\n")
+        arms = [self.imported("tf_cnn_benchmarks", self.write("writer.log", text))["arms"][0]
+                for text in (batch_ai, collection, pod)]
+        self.assertEqual([(arm["name"], arm["imported"][0]["throughput_images_per_second"]) for arm in arms], [
+            ("resnet101, 8 GPUs", 227.31), ("vgg16 inference, 1 GPU", 811.9), ("trivial, 4 GPUs", 482.3)])
+        for text, line in ((batch_ai, 18), (collection, 20), (pod, 12)):
+            contrary = text.replace("total images/sec: ", "total images/sec: 1")
+            self.assert_log_stops("tf_cnn_benchmarks", contrary, line, "but the steps to line")
+        self.assert_log_stops("tf_cnn_benchmarks", batch_ai.replace("total images", "rank 0: total images"), 18,
+                              "must begin the line")
+
     def test_ranks_of_horovod_are_one_run(self):
         horovod = self.text_of("tf_cnn_benchmarks.log").replace("parameter_server", "horovod").replace(
             "['/gpu:0', '/gpu:1']", "['horovod/gpu:0', 'horovod/gpu:1']")
@@ -256,6 +287,10 @@ class Readers(ImportTest):
                 self.assert_log_stops("nccl-tests", f"+ {collective}_perf\n" + text.replace("721.4", "72.14"),
                                       21, "size / time")
                 self.assert_log_stops("nccl-tests", text.replace("0 OK", "1 FAILED"), 21, "not right")
+        os.mkdir(self.path("b"))
+        files = [self.write("all.log", text), self.write("b/all.log", text + "#\n")]
+        names = [arm["name"] for arm in json.loads(self.call("import", "nccl-tests", *files).out)["arms"]]
+        self.assertEqual([name[-8:] for name in names], 2 * [", file 1"] + 2 * [", file 2"])
         alone = self.text_of("nccl_tests.log").replace("186.05  186.05", "186.05    0.00").replace(
             "186.46  186.46", "186.46    0.00")
         alone = "".join(line for line in alone.splitlines(True) if "Rank  1" not in line)
@@ -358,14 +393,14 @@ class Kinds(ImportTest):
             "ConfigMap": "apiVersion: v1\nkind: ConfigMap\ndata:\n  config.yaml: |\n    version: v1\n",
             "hostfile": "node0 slots=8\nnode1 slots=8\n",
             "layout file": '{"layouts": []}\n'}
-        readers = (["report"], ["compare"], ["import", "mlperf"], ["import", "nccl-tests"],
-                   ["import", "tf_cnn_benchmarks"], ["import", "pairs", "--side", "vm"])
+        readers = (["report"], ["import", "mlperf"], ["import", "nccl-tests"],
+                   ["import", "tf_cnn_benchmarks"])
         for name, text in texts.items():
             for reader in readers:
                 if name == " ".join(reader[:2]):
                     continue
                 file = self.write("other", text)
-                process = self.call(*reader, *(2 * [file] if reader == ["compare"] else [file]))
+                process = self.call(*reader, file)
                 with self.subTest(file=name, reader=reader):
                     self.assert_refused(process, 5, "it holds", name)
         process = self.call("import", "mlperf", str(REPORT))
