@@ -129,30 +129,28 @@ void spoil(Series& series, const Event& event, const std::string& why) {
   if (!series.flaw) series.flaw = {event, std::string("another ") + series.name + " " + why};
 }
 
-void start_interval(const Event& event, Series& series, const MlperfRun& run) {
-  if (series.start) {
-    spoil(series, event,
-          "starts than that of line " + std::to_string(series.start->number) + ", which has no " +
-              series.name + "_stop");
+void start_stretch(const Event& event, Series& series, const MlperfRun& run) {
+  const std::string line = series.start ? std::to_string(series.start->number) : "";
+  if (!line.empty()) {
+    spoil(series, event, "starts than that of line " + line + ", which did not stop");
   }
   series.start = event;
   series.evaluated = run.evaluated;
 }
 
-void stop_interval(const Event& event, Series& series, const MlperfRun& run) {
+void stop_stretch(const Event& event, Series& series, const MlperfRun& run) {
   if (!series.start) return spoil(series, event, "stops than one that started");
   const Event start = *std::exchange(series.start, std::nullopt);
-  const Document number = start.metadata.value("epoch_num", Document());
-  if (number != event.metadata.value("epoch_num", Document())) {
-    spoil(series, event, "stops than the one that started on line " + std::to_string(start.number));
-  }
+  const auto number_of = [](const Event& of) { return of.metadata.value("epoch_num", Document()); };
   const Document count = start.metadata.value("epoch_count", Document(1));
-  const double evaluated = run.evaluated - series.evaluated;
-  const double milliseconds = event.milliseconds - start.milliseconds - evaluated;
-  if (milliseconds > 0 && count.is_number()) {
+  const double milliseconds =
+      event.milliseconds - start.milliseconds - (run.evaluated - series.evaluated);
+  if (number_of(start) == number_of(event) && milliseconds > 0 && count.is_number()) {
     series.done.push_back({count.get<double>(), milliseconds, event.milliseconds, run.evaluated});
   } else {
-    spoil(series, event, "stops than one that took time");
+    spoil(series, event,
+          "stops than the one that started on line " + std::to_string(start.number) +
+              ", or it took no time");
   }
 }
 
@@ -272,8 +270,8 @@ std::optional<int64_t> gpus_of(const MlperfRun& run) {
     if (found == run.facts.end()) return std::nullopt;
     product *= std::strtod(found->second.text.c_str(), nullptr);
   }
-  if (!(product >= 1 && product < 1e9 && product == std::floor(product))) return std::nullopt;
-  return static_cast<int64_t>(product);
+  const bool is_count = product >= 1 && product < 1e9 && product == std::floor(product);
+  return is_count ? std::optional(static_cast<int64_t>(product)) : std::nullopt;
 }
 
 NamedResult result_of(const MlperfRun& run) {
@@ -338,8 +336,8 @@ void take_event(const Event& event, MlperfRun& run, std::vector<NamedResult>& re
     run.evaluated += event.milliseconds - std::exchange(run.evaluation, {})->milliseconds;
   }
   for (Series* series : {&run.epochs, &run.blocks}) {
-    if (key == std::string(series->name) + "_start") start_interval(event, *series, run);
-    if (key == std::string(series->name) + "_stop") stop_interval(event, *series, run);
+    if (key == std::string(series->name) + "_start") start_stretch(event, *series, run);
+    if (key == std::string(series->name) + "_stop") stop_stretch(event, *series, run);
   }
 }
 

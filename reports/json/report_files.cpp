@@ -117,6 +117,10 @@ bool claims_to_be_report(std::string_view text) {
 
 std::vector<ReportText> report_texts(const std::filesystem::path& path) {
   std::string text = input_text(path);
+  if (text.starts_with(R"({"schema":"nearmetal/journal")")) {  // whose entries hold reports
+    const std::string other = other_kind("nearmetal/report", text.substr(0, text.find('\n')));
+    throw InvalidReport(path.string() + " is not a valid report: " + other);
+  }
   auto extents = reports_within(text);
   if (extents.empty() && claims_to_be_report(text)) {
     std::string plain = without_prefixes(

@@ -381,7 +381,8 @@ class Kinds(ImportTest):
 
     def test_a_file_of_another_kind_is_told_as_what_it_is(self):
         texts = {
-            "journal": '{"schema":"nearmetal/journal","schema_version":"1.0"}\n',
+            "journal": '{"schema":"nearmetal/journal","schema_version":"1.0"}\n{"layout":0,"repeat":1,"report":' +
+                       json.dumps(json.loads(REPORT.read_text(encoding="utf-8"))) + "}\n",
             "import mlperf": self.text_of("mlperf_result.txt"),
             "MLPerf 0.5": ":::MLPv0.5.0 resnet 1541720386.718 (train.py:49) run_start\n",
             "MLPerf 0.6": ":::MLL 1557200000.000 run_start: {\"value\": null}\n",
