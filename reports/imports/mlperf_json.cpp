@@ -24,6 +24,7 @@ struct Event : LogPlace {
   double milliseconds = 0;  // since 1970
   Document value;
   Document metadata;
+  double trained = 0;  // milliseconds without the evaluations before it
 };
 
 struct Fact : LogPlace {
@@ -45,18 +46,16 @@ constexpr std::array recorded_facts = {"submission_benchmark",
 constexpr std::array system_facts = {"system_name", "number_of_nodes", "accelerators_per_node",
                                      "accelerator_model_name"};
 
-// An epoch or a block of some.
+// An epoch or a block of some, in milliseconds without evaluations.
 struct Stretch {
-  double count = 1;         // of epochs, or of steps
-  double milliseconds = 0;  // without the evaluations in it
-  double end = 0;           // milliseconds since 1970
-  double evaluated = 0;     // milliseconds until it ends
+  double count = 1;  // of epochs, or of steps
+  double length = 0;
+  double end = 0;
 };
 
 struct Series {
   const char* name = "";
   std::optional<Event> start{};  // of the one that is not over
-  double evaluated = 0;          // milliseconds until it started
   std::vector<Stretch> done{};
   std::optional<Fact> flaw{};  // why it is of no use
 };
@@ -129,29 +128,27 @@ void spoil(Series& series, const Event& event, const std::string& why) {
   if (!series.flaw) series.flaw = {event, std::string("another ") + series.name + " " + why};
 }
 
-void start_stretch(const Event& event, Series& series, const MlperfRun& run) {
-  const std::string line = series.start ? std::to_string(series.start->number) : "";
-  if (!line.empty()) {
-    spoil(series, event, "starts than that of line " + line + ", which did not stop");
+void start_stretch(const Event& event, Series& series) {
+  if (series.start) {
+    spoil(series, event,
+          "starts than that of line " + std::to_string(series.start->number) +
+              ", which did not stop");
   }
   series.start = event;
-  series.evaluated = run.evaluated;
 }
 
-void stop_stretch(const Event& event, Series& series, const MlperfRun& run) {
+void stop_stretch(const Event& event, Series& series) {
   if (!series.start) return spoil(series, event, "stops than one that started");
   const Event start = *std::exchange(series.start, std::nullopt);
   const auto number_of = [](const Event& of) { return of.metadata.value("epoch_num", Document()); };
   const Document count = start.metadata.value("epoch_count", Document(1));
-  const double milliseconds =
-      event.milliseconds - start.milliseconds - (run.evaluated - series.evaluated);
-  if (number_of(start) == number_of(event) && milliseconds > 0 && count.is_number()) {
-    series.done.push_back({count.get<double>(), milliseconds, event.milliseconds, run.evaluated});
-  } else {
-    spoil(series, event,
-          "stops than the one that started on line " + std::to_string(start.number) +
-              ", or it took no time");
-  }
+  const double length = event.trained - start.trained;
+  const bool is_whole = length > 0 && count.is_number();
+  if (is_whole) series.done.push_back({count.get<double>(), length, event.trained});
+  if (is_whole && number_of(start) == number_of(event)) return;
+  spoil(series, event,
+        "stops than the one that started on line " + std::to_string(start.number) +
+            ", or it took no time");
 }
 
 std::string begun(const MlperfRun& run) {
@@ -186,14 +183,12 @@ std::optional<Candidate> candidate_of(const Series& series, const MlperfRun& run
   double count = 0;
   std::vector<double> rates;
   for (const Stretch& stretch : series.done) {
-    rates.push_back(samples * stretch.count / stretch.milliseconds * milliseconds_per_second);
+    rates.push_back(samples * stretch.count / stretch.length * milliseconds_per_second);
     if (&stretch != &series.done.front()) count += stretch.count;
   }
-  const Stretch& first = series.done.front();
-  const double milliseconds =
-      run.stop->milliseconds - first.end - (run.evaluated - first.evaluated);
+  const double length = run.stop->trained - series.done.front().end;
   return Candidate{series.name + std::string("s"), usual_of(rates),
-                   samples * count / milliseconds * milliseconds_per_second};
+                   samples * count / length * milliseconds_per_second};
 }
 
 // In the order in which they are trusted.
@@ -215,10 +210,9 @@ std::vector<Candidate> candidates_of_resnet(const MlperfRun& run) {
 // were planned; its blocks count steps, or what does not add up to them.
 std::vector<Candidate> candidates_of_bert(const MlperfRun& run) {
   const double samples = number_in(run, "train_samples");
-  const double seconds =
-      (run.stop->milliseconds - run.start->milliseconds - run.evaluated) / milliseconds_per_second;
   const bool trained = needed_fact(run, "train_samples").number > run.start->number;
-  const double whole = samples / seconds;
+  const double length = run.stop->trained - run.start->trained;
+  const double whole = samples / length * milliseconds_per_second;
   std::vector<Candidate> candidates;
   if (!run.tracked.empty()) {
     const double rate = usual_of(run.tracked);
@@ -308,14 +302,17 @@ void end_run(MlperfRun& run, std::vector<NamedResult>& results) {
   run = {};
 }
 
-void take_event(const Event& event, MlperfRun& run, std::vector<NamedResult>& results) {
+void take_event(Event event, MlperfRun& run, std::vector<NamedResult>& results) {
   const std::string& key = event.key;
+  event.trained = event.milliseconds - run.evaluated;
   if (key == "run_start") {
     if (run.start && !run.stop) {
       event.refuse("a run starts, and that of line " + std::to_string(run.start->number) +
                    " has no run_stop");
     }
     end_run(run, results);
+    run.evaluated = 0;
+    event.trained = event.milliseconds;
     run.start = event;
   } else if (key == "run_stop") {
     if (!run.start) event.refuse("a run stops that did not start");
@@ -336,8 +333,8 @@ void take_event(const Event& event, MlperfRun& run, std::vector<NamedResult>& re
     run.evaluated += event.milliseconds - std::exchange(run.evaluation, {})->milliseconds;
   }
   for (Series* series : {&run.epochs, &run.blocks}) {
-    if (key == std::string(series->name) + "_start") start_stretch(event, *series, run);
-    if (key == std::string(series->name) + "_stop") stop_stretch(event, *series, run);
+    if (key == std::string(series->name) + "_start") start_stretch(event, *series);
+    if (key == std::string(series->name) + "_stop") stop_stretch(event, *series);
   }
 }
 
