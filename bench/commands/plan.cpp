@@ -142,6 +142,7 @@ ExitCode run_plan(const PlanForm& form, const Context& context) {
   require_no_input(form.output, files_of(plan, request));
   write_output(form.output, context.terminal,
                [&](std::ostream& out) { form.format->print(out, plan, form.pods); });
+  context.terminal.remark(variables_left_here(plan));
   for (const Finding& found : peer_findings(plan.placements, plan.file.hosts)) {
     context.terminal.remark(std::string("nearmetal: ") + to_string(found.severity) + ": " +
                             found.seen + "; " + found.why + "; " + found.fix);
@@ -193,6 +194,19 @@ void add_layout_options(Options& options, PlanRequest& request) {
   options
       .values("--grid", "NAME=VALUE,...",
               "run each layout with each value; repeated: each combination", take_axes)
+      .takes = OptionSpec::Takes::each;
+  options
+      .values(
+          "--variable", "NAME=VALUE", "environment of every rank, on each host; repeated: several",
+          [&](const std::vector<std::string>& texts) {
+            for (const std::string& text : texts) {
+              const size_t equals = text.find('=');
+              if (equals == text.npos) {
+                throw std::invalid_argument("--variable must be NAME=VALUE, not '" + text + "'");
+              }
+              request.variables[text.substr(0, equals)] = text.substr(equals + 1);
+            }
+          })
       .takes = OptionSpec::Takes::each;
   options.value("--batches", "N,N,...", "the same as --grid batch=N,N,...",
                 [&](const std::string& text) {

@@ -87,6 +87,7 @@ class Sweep {
     std::erase_if(plan_.launches,
                   [&](const Launch& launch) { return unsupported_.contains(launch.layout); });
     terminal_.remark(choices_of(plan_));
+    terminal_.remark(variables_left_here(plan_));
     show_duration();
     choose_kernels();
     for (const Launch& launch : plan_.launches) {

@@ -201,6 +201,7 @@ Launcher asked_launcher(const PlanRequest& request, const std::vector<Host>& hos
     throw std::invalid_argument(
         "--hosts: mpirun logs in everywhere as one user: name the users in ~/.ssh/config instead");
   }
+  for (const auto& [name, value] : request.variables) launcher.variables[name] = value;
   if (user) launcher.remote_shell = launcher.remote_shell.value_or("ssh") + " -l " + *user;
   if (launcher.program) return launcher;
   launcher.program = request.starter == Starter::mpi_job ? "nearmetal" : own_path();
@@ -333,6 +334,24 @@ std::string layout_place(const std::string& word) {
 }
 
 // Each line makes what it names, of which nothing changes afterwards.
+std::vector<std::string> variables_left_here(const LaunchPlan& plan) {
+  if (std::ranges::all_of(plan.file.hosts, [](const Host& host) {
+        return is_this_machine(host.address.value_or(host.name));
+      })) {
+    return {};
+  }
+  std::vector<std::string> names;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string name = split(*entry, "=").front();
+    const bool of_networks =
+        name.starts_with("NCCL_") || name.starts_with("UCX_") || name.starts_with("FI_");
+    if (of_networks && !plan.file.launcher.variables.contains(name)) names.push_back(name);
+  }
+  if (names.empty()) return {};
+  return {"set here, and given to no rank on another host without --variable NAME=VALUE: " +
+          joined(names)};
+}
+
 LaunchPlan make_launch_plan(const PlanRequest& request) {
   const std::optional<std::string> path = path_of_file(request.layouts);
   const std::string source = path ? *path + ": " : "";

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,11 +36,12 @@ struct PlanRequest {
   std::vector<NeighbourLoad> neighbours;  // loads of all of those but one
   std::vector<GridAxis> grid;             // over that of the file
   std::optional<int64_t> repeats;
-  std::optional<double> job_seconds;      // limit of a job, over that of the file
-  std::optional<std::string> mig_config;  // FILE or FILE#LABEL, which the GPUs must have
-  std::optional<LayoutFile> file{};       // instead of `layouts`, with its hosts
-  bool plain_alone = false;               // see LaunchOptions
-  RunRequest workload;                    // its settings stand over the workload of the file
+  std::optional<double> job_seconds;             // limit of a job, over that of the file
+  std::map<std::string, std::string> variables;  // of each rank, over those of the file
+  std::optional<std::string> mig_config;         // FILE or FILE#LABEL, which the GPUs must have
+  std::optional<LayoutFile> file{};              // instead of `layouts`, with its hosts
+  bool plain_alone = false;                      // see LaunchOptions
+  RunRequest workload;                           // its settings stand over the workload of the file
   Starter starter = Starter::sweep;
   std::string job_name{};  // of a MPIJob
 };
@@ -48,6 +50,10 @@ struct PlanRequest {
 /// one node with 1, 2, 4, ... all GPUs of this machine, or 1, 2, 4, ... all of several hosts.
 /// Throws std::invalid_argument with file, JSON pointer and reason.
 LaunchPlan make_launch_plan(const PlanRequest& request);
+
+/// The variables of networks that are set here and that ranks on other hosts of the plan do not
+/// get, in words; none where there are none.
+std::vector<std::string> variables_left_here(const LaunchPlan& plan);
 
 /// The files that were read for the plan, and the programs that it starts, as far as these are
 /// files here.

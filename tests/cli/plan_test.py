@@ -59,6 +59,24 @@ class Fractions(plans.Plan):
         self.assert_refused(process, 2, "there are 0; the largest, b, has 8")
 
 
+class Variables(plans.Plan):
+    def test_those_of_networks_that_stay_here_are_named(self):
+        here = {**cli.clean_environment(), "NCCL_IB_HCA": "mlx5", "UCX_TLS": "rc", "HOME_OF": "x"}
+        process = self.call("plan", "2x1x2", "--hosts", "a:2,b:2", "--variable", "NCCL_IB_HCA=mlx5=1",
+                            "--variable", "A=", env=here)
+        self.assertIn("-x NCCL_IB_HCA=mlx5=1", process.out)
+        self.assertIn("-x A= ", process.out)
+        self.assertIn("without --variable NAME=VALUE: UCX_TLS\n", process.err)
+        alone = self.call("plan", "1x1x1", "--hosts", "localhost:0", env=here)
+        self.assertNotIn("UCX_TLS", alone.err)
+
+    def test_what_is_no_variable_is_refused(self):
+        for text, message in (("X", "--variable must be NAME=VALUE"), ("9X=1", "'9X' is no name"),
+                              ("CUDA_VISIBLE_DEVICES=0", "CUDA_VISIBLE_DEVICES")):
+            self.assert_refused(self.call("plan", "1x1x1", "--hosts", "a:1", "--variable", text), 2,
+                                message)
+
+
 class ShippedLayouts(plans.Plan):
     def test_they_are_found_by_name(self):
         path = str(ROOT / "layouts/dell_vms.json")
