@@ -143,7 +143,7 @@ void stop_stretch(const Event& event, Series& series) {
   const auto number_of = [](const Event& of) { return of.metadata.value("epoch_num", Document()); };
   const Document count = start.metadata.value("epoch_count", Document(1));
   const double length = event.trained - start.trained;
-  const bool is_whole = length > 0 && count.is_number();
+  const bool is_whole = length > 0 && count.is_number() && count.get<double>() > 0;
   if (is_whole) series.done.push_back({count.get<double>(), length, event.trained});
   if (is_whole && number_of(start) == number_of(event)) return;
   spoil(series, event,

@@ -18,9 +18,9 @@ constexpr const char* average_words = "# Avg bus bandwidth";
 struct Columns {
   size_t count = 0;  // 0: they are not named yet
   std::optional<size_t> type, redop;
-  std::vector<size_t> times;    // out of place, in place; algbw and busbw follow
-  std::optional<size_t> wrong;  // after the time; earlier versions have the error of sums there
-  bool dated = false;           // a time stamp, which may have a blank, ends the rows
+  std::vector<size_t> times;  // out of place, in place; algbw, busbw and #wrong or error follow
+  bool counts_wrong = false;  // else there is the error of sums
+  bool dated = false;         // a time stamp, which may have a blank, ends the rows
 };
 
 struct Table {
@@ -68,14 +68,15 @@ Columns columns_of(const LogLine& line, const std::vector<std::string>& names) {
   for (size_t i = 0; i < columns.count; ++i) {
     if (names[i] == "type") columns.type = i;
     if (names[i] == "redop") columns.redop = i;
-    if (names[i] == "#wrong" && columns.times.size() == 1) columns.wrong = i - columns.times[0];
+    if (names[i] == "#wrong") columns.counts_wrong = true;
     const bool is_time = names[i] == "time" || names[i] == "cputime";
-    if (is_time && i + 3 < names.size() && names[i + 1] == "algbw" && names[i + 2] == "busbw") {
+    if (is_time && i + 3 < columns.count && names[i + 1] == "algbw" && names[i + 2] == "busbw") {
       columns.times.push_back(i);
     }
   }
   // Since the sums are counted, in 2022, all columns are there.
-  const bool whole = !columns.wrong || (columns.redop && std::ranges::count(names, "root") == 1);
+  const bool whole =
+      !columns.counts_wrong || (columns.redop && std::ranges::count(names, "root") == 1);
   if (columns.times.size() == 2 && columns.type && whole) return columns;
   line.refuse("the columns must be size, count, type and twice time, algbw, busbw; they are " +
               joined(names, " "));
@@ -124,8 +125,8 @@ std::optional<ImportedRun> result_of(const LogLine& line, const std::vector<std:
   if (!table.devices.empty()) run.facts["system"] = run.work["system"] = joined(table.devices);
   const double microseconds = line.positive_number(cells[time], "time");
   run.facts["time_us"] = cells[time];
-  const std::string wrong = table.columns.wrong ? cells[time + *table.columns.wrong] : "0";
-  if (wrong != "0" && wrong != "N/A") {
+  const std::string& wrong = cells[time + 3];
+  if (table.columns.counts_wrong && wrong != "0" && wrong != "N/A") {
     line.refuse("#wrong is " + wrong + ": the sums are not right");
   }
   const std::string& bandwidth = cells[time + 2];
