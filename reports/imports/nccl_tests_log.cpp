@@ -173,6 +173,9 @@ void take_comment(const LogLine& line, Table& table) {
     table.collective = found[1];
     return;
   }
+  if (line.text.starts_with("# Out of bounds values") && line.text.ends_with("FAILED")) {
+    line.refuse("the sums are not right");
+  }
   const std::vector<std::string> words = words_in(line.text.substr(1));
   if (words.empty() || words.front() != "size") return;
   begin(line, table);
@@ -222,14 +225,10 @@ std::vector<NamedResult> results_of_nccl_tests(const PublishedLog& log) {
   int64_t tables = 0;
   for (const LogLine& line :
        lines_of(log, {"# nThread ", "#  Rank ", "#   Rank ", average_words})) {
-    if (line.text.size() > longest) {
-      take_command(line, table);
-    } else if (line.text.starts_with("# Out of bounds values") &&
-               line.text.find("FAILED") != std::string::npos) {
-      line.refuse("the sums are not right");
-    } else if (line.text.starts_with(average_words)) {
+    const bool is_comment = line.text.starts_with("#") && line.text.size() <= longest;
+    if (line.text.starts_with(average_words)) {
       end_table(line, table, ++tables, results);
-    } else if (line.text.starts_with("#")) {
+    } else if (is_comment) {
       take_comment(line, table);
     } else if (table.columns.count > 0) {
       take_row(line, table);
