@@ -64,7 +64,8 @@ Command import_command() {
   return make_group(
       "import", "Read published logs of other programs", import_examples,
       "mlperf, tf_cnn_benchmarks, nccl-tests or pairs",
-      {import_of<ImportFormat::mlperf>("Read logs of MLPerf Training, ResNet and BERT: lines of :::MLLOG"),
+      {import_of<ImportFormat::mlperf>(
+           "Read logs of MLPerf Training, ResNet and BERT: lines of :::MLLOG"),
        import_of<ImportFormat::tf_cnn_benchmarks>("Read the output of tf_cnn_benchmarks"),
        import_of<ImportFormat::nccl_tests>("Read tables of nccl-tests"),
        import_of<ImportFormat::pairs>("Read a JSON table of runs on bare metal and in VMs")});

@@ -16,8 +16,8 @@ namespace nearmetal {
 enum class TfFlagKind { boolean, integer, number, text };
 constexpr auto names_of(TfFlagKind) { return std::array{"boolean", "integer", "number", "text"}; }
 
-/// Mapped: it means something here. Without effect: it is taken, and changes nothing. Refused: it is
-/// taken where it is neutral there. Own: tf_cnn_benchmarks does not have it.
+/// Mapped: it means something here. Without effect: it is taken, and changes nothing. Refused: it
+/// is taken where it is neutral there. Own: tf_cnn_benchmarks does not have it.
 enum class TfFlagClass { mapped, without_effect, refused, own };
 constexpr auto names_of(TfFlagClass) {
   return std::array{"mapped", "without effect", "refused", "nearmetal's own"};

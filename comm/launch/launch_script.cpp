@@ -22,8 +22,8 @@ constexpr const char* shebang = "#!/usr/bin/env bash\n";
 // Background jobs of a script ignore SIGINT, so that it must end them itself. What a job writes has
 // the name of a report once the job has ended; one that wrote nothing leaves nothing. A report that
 // cannot get its name is left under that of its part. Each job has a TMPDIR of its own: two mpirun
-// of Open MPI 4 that start at once would both create their session folder, and one would fail; and a
-// session of its own, by which is found what its launcher leaves behind.
+// of Open MPI 4 that start at once would both create their session folder, and one would fail; and
+// a session of its own, by which is found what its launcher leaves behind.
 constexpr const char* functions = R"(
 set -u -o pipefail
 if ((EUID == 0)); then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
@@ -137,7 +137,8 @@ std::string layout_function(const LaunchPlan& plan, size_t layout) {
       text += "  readarray -t choices < <(first_choices '^(" + joined(open, "|") + ")=' " +
               report_name(plan, layout, all_repeats, job) + ")\n";
     }
-    text += "  mkdir -p " + folder + "\n  TMPDIR=" + folder + " setsid " + shell_quoted(commands[job]);
+    text +=
+        "  mkdir -p " + folder + "\n  TMPDIR=" + folder + " setsid " + shell_quoted(commands[job]);
     if (!open.empty()) text += " ${choices[@]+\"${choices[@]}\"}";
     const std::string report = "\"" + report_name(plan, layout, "$1", job);
     text += " \\\n    </dev/null >" + report + ".part\" &\n";

@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* total_words = "total images/sec:";
 
-struct Figure {
+struct LoggedNumber {
   LogLine line;
   double value = 0;
 };
@@ -31,11 +31,11 @@ struct Header {
   int64_t line = 0;  // of its first; 0: none is open
   std::map<std::string, std::string> values;
   std::optional<double> global_batch;
-  std::optional<double> batch;   // of each device
-  std::vector<LogLine> models;   // of each rank that says which it trains
-  std::optional<LogLine> again;  // where a name comes again
-  std::optional<Figure> speed;   // the last of the steps
-  std::vector<Figure> totals;
+  std::optional<double> batch;        // of each device
+  std::vector<LogLine> models;        // of each rank that says which it trains
+  std::optional<LogLine> again;       // where a name comes again
+  std::optional<LoggedNumber> speed;  // the last of the steps
+  std::vector<LoggedNumber> totals;
 };
 
 std::string trimmed(const std::string& text) {
@@ -125,8 +125,8 @@ void take_total(const LogLine& line, Header& header) {
 // One figure, which each rank computes by its own clock.
 double total_of(const Header& header, ImportedRun& result) {
   constexpr double largest_spread = 0.005;
-  const auto [least, most] = std::ranges::minmax_element(header.totals, {}, &Figure::value);
-  const double total = median(transformed(header.totals, &Figure::value));
+  const auto [least, most] = std::ranges::minmax_element(header.totals, {}, &LoggedNumber::value);
+  const double total = median(transformed(header.totals, &LoggedNumber::value));
   if (most->value - least->value > largest_spread * total) {
     most->line.refuse(std::string(total_words) + " " + shortest(most->value, 9) + ", but on line " +
                       std::to_string(least->line.number) + " " + shortest(least->value, 9) +

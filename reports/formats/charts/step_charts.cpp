@@ -167,7 +167,10 @@ Chart chart_of(Chart chart, const ShownArms& shown, const char* header,
     }
     all.push_back({arm.label(), window_steps(*run)});
   }
-  if (all.empty()) return missing_chart(chart, "no arm has a complete run with its step times (of more than 100,000 steps, reports hold bins)");
+  if (all.empty())
+    return missing_chart(chart,
+                         "no arm has a complete run with its step times (of more than 100,000 "
+                         "steps, reports hold bins)");
   chart.table = table_of(all);
   chart.caption += " Slowest rank of the run with the median throughput." +
                    counts_text(chart.table, "steps") + left_out_text(left_out);
