@@ -230,7 +230,7 @@ const char* truth_of(const AbslWord& flag) {
 
 // The flag that --noname negates; none where there is no such boolean.
 std::optional<std::string> negated(const AbslWord& flag) {
-  const std::string name = flag.name.starts_with("no") ? flag.name.substr(2) : "";
+  std::string name = flag.name.starts_with("no") ? flag.name.substr(2) : "";
   if (flag.value || !is_boolean(find_tf_flag(name))) return std::nullopt;
   return name;
 }
