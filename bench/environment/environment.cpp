@@ -169,12 +169,13 @@ Limits find_limits(const fs::path& root) {
   return found;
 }
 
-// Of the mounts at or above the working folder the lowest, which hides those that came before.
+// The lowest mount at or above the working folder; a later one hides those before it.
 Storage find_storage(const fs::path& root) {
   Storage found;
   found.file_system = found.device = Unknown{"/proc/self/mountinfo names no mount above it"};
   std::error_code error;
   const std::string folder = fs::current_path(error).string();
+  const std::string escaped = replaced(folder, " ", "\\040") + "/";  // as the kernel writes it
   std::ifstream mounts(root / "proc/self/mountinfo");
   size_t longest = 0;
   // 36 35 98:0 /top /mnt rw,noatime master:1 - ext3 /dev/root rw: man 5 proc
@@ -182,7 +183,7 @@ Storage find_storage(const fs::path& root) {
     std::istringstream words(line);
     for (int i = 0; i < 4; ++i) words >> skipped;
     words >> point;
-    const bool is_above = (folder + "/").starts_with(point.ends_with('/') ? point : point + "/");
+    const bool is_above = escaped.starts_with(point.ends_with('/') ? point : point + "/");
     const size_t end = line.find(" - ");
     if (!is_above || point.size() < longest || end == line.npos) continue;
     longest = point.size();

@@ -202,12 +202,12 @@ Maybe<std::string> hyper_v_version() {
 // Xen has it in files, and QEMU the type of its machine, such as pc-q35-7.2, in DMI.
 Maybe<std::string> hypervisor_version(const fs::path& root, const SystemQueries& queries,
                                       const Virtualisation& found) {
-  const std::string name = found.hypervisor.value.value_or("");
   const fs::path version = root / "sys/hypervisor/version";
-  if (name == "hyper-v" && found.cpuid_signature) return queries.hyper_v_version();
-  if (const auto major = first_line(version / "major")) {
-    return *major + "." + first_line(version / "minor").value.value_or("") +
-           first_line(version / "extra").value.value_or("");
+  const Maybe<std::string> major = first_line(version / "major"),
+                           minor = first_line(version / "minor");
+  if (found.cpuid_signature.value == "Microsoft Hv") return queries.hyper_v_version();
+  if (major && minor) {
+    return *major + "." + *minor + first_line(version / "extra").value.value_or("");
   }
   if (found.dmi_vendor.value == "QEMU")
     return first_line(root / "sys/class/dmi/id/product_version");

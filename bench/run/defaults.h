@@ -17,8 +17,7 @@ namespace nearmetal {
 /// | warmup        | 120                     | 3                        |
 /// | launch        | graph                   | does not apply           |
 /// | all_reduce    | nccl                    | does not apply           |
-/// | loss_scale    | 8 x sqrt(batch) in fp16, 1024 with zero_init from batch 16 on, to a power of
-/// two; else 1 |
+/// | loss_scale    | a power of two in fp16: 8 x sqrt(batch), zero_init: 1024; else 1 |
 ///
 /// and by the network, whose customary optimizer it takes:
 ///

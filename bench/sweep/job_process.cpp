@@ -183,7 +183,7 @@ std::optional<std::string> said_first(const JobProcess& job) {
   return std::nullopt;
 }
 
-// What ssh, or what of Open MPI starts it, remarks whether or not it succeeds.
+// Remarks of ssh, or of Open MPI's starter of ssh, which come whether or not it succeeds.
 bool is_remark(const std::string& line) {
   static const Pattern remarks(
       R"(^((\[\S+\] plm:[a-z]+: )?Warning:|debug[123]:|Pseudo-terminal |\*\* ))");

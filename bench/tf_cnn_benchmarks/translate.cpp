@@ -296,7 +296,8 @@ class Translator {
   TfTranslation translation_;
 };
 
-// Of a command line that begins with the name of the program; none where it is of another command.
+// The flags of a command line that begins with the program's name; none where it is of another
+// command.
 std::optional<TfFlagValues> flags_of(const std::vector<std::string>& argv) {
   if (argv.size() < 2 || argv[1] != own_command) return std::nullopt;
   TfFlagValues flags;
@@ -325,7 +326,7 @@ std::string data_of(const SetRun& run) {
   return (imagenet ? "imagenet" : size + "x" + size + ", " + classes + " classes") + " (synthetic)";
 }
 
-// By the original's words for ranks of Horovod.
+// The devices in the original's words, which has others for ranks of Horovod.
 std::string devices_of(const Run& run, bool horovod) {
   const std::string kind = run.device == Device::cuda ? "gpu" : "cpu";
   std::vector<std::string> devices;

@@ -53,7 +53,7 @@ std::vector<BucketTest> GpuAllReduce::test(int repeats) {
     const std::string mine = known_values(bucket, rank_, ranks_);
     std::vector<double> seconds;
     for (int run = 0; run < repeats; ++run) {
-      // Zeros would be faster, as they take less power; and sums of sums would soon overflow.
+      // Zeros take less power than gradients, and sums of sums would soon overflow.
       NM_CALL(cudaMemcpyAsync(bucket.data, mine.data(), mine.size(), cudaMemcpyHostToDevice,
                               stream_.get()));
       sum(number, 1);  // brings all ranks to the same point

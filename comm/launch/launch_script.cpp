@@ -23,7 +23,8 @@ constexpr const char* shebang = "#!/usr/bin/env bash\n";
 // the name of a report once the job has ended; one that wrote nothing leaves nothing. A report that
 // cannot get its name is left under that of its part. Each job has a TMPDIR of its own: two mpirun
 // of Open MPI 4 that start at once would both create their session folder, and one would fail; and
-// a session of its own, by which is found what its launcher leaves behind.
+// a session of its own, by which is found what its launcher leaves behind; the errors of
+// processes that end meanwhile are not shown.
 constexpr const char* functions = R"(
 set -u -o pipefail
 if ((EUID == 0)); then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi

@@ -286,7 +286,7 @@ std::map<std::string, int64_t> profiles_of(const Gpu& gpu) {
   return counts;
 }
 
-// What is wanted, and which of it this program cannot check: drivers know more profiles than it.
+// The profiles that are wanted, and those that cannot be checked: drivers know more than the table.
 std::string wanted_profiles(const MigConfigEntry& entry, const Gpu& gpu) {
   const auto known = mig_profiles_of(gpu.name);
   std::vector<std::string> unchecked;
@@ -314,7 +314,7 @@ std::string difference(const MigConfigEntry& entry, const Gpu& gpu) {
 
 using MigConfigs = std::map<std::string, std::vector<MigConfigEntry>>;
 
-// Of a text that is a file of mig-parted and nothing else.
+// The configurations of a text that is a file of mig-parted and nothing else.
 MigConfigs configs_of_file(const std::vector<YamlValue>& documents) {
   const YamlValue root = documents.empty() ? YamlValue{} : documents.front();
   require_kind(root, YamlValue::Kind::object, "it must have a version and mig-configs");
@@ -362,7 +362,7 @@ void add_configs(MigConfigs& configs, const YamlValue& config_map) {
   }
 }
 
-// And whether they are in ConfigMaps.
+// The configurations, and whether they are in ConfigMaps.
 std::pair<MigConfigs, bool> configs_in(std::string_view text) {
   const std::vector<YamlValue> documents = parse_yaml(text);
   MigConfigs configs;

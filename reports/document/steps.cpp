@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t most_bins = 1000;
 
-// Of stretches of equal length; `first` begins one.
+// The values in stretches of equal length; `first` begins one.
 std::vector<Bin> bins_of(std::span<const double> values, size_t first) {
   std::vector<Bin> bins;
   const size_t length = (values.size() + most_bins - 1) / most_bins;
@@ -58,7 +58,7 @@ void visit_window(const Rank& rank, int64_t first_step, const Visit& visit) {
   }
 }
 
-// Of values with their counts, sorted: that which has this place among all.
+// The value that has this place among all, of values with their counts.
 double at_place(std::vector<std::pair<double, int64_t>> values, double place) {
   std::ranges::sort(values);
   for (const auto& [value, count] : values) {

@@ -10,7 +10,8 @@
 
 namespace nearmetal {
 
-/// Of a rank, and of all ranks and runs of a report, whose text stays well below what is read.
+/// The most steps that a rank lists, and all ranks and runs of a report, whose text stays well
+/// below what is read.
 inline constexpr int64_t most_listed_steps = 100'000;
 inline constexpr int64_t most_listed_steps_of_report = 5'000'000;
 
@@ -19,7 +20,7 @@ inline constexpr int64_t most_listed_steps_of_report = 5'000'000;
 /// warm-up into the window. `parts`: how many reports of like size are to be merged with it.
 void bin_long_lists(Report& report, int64_t parts = 1);
 
-/// How many the rank took, those of its warm-up included.
+/// The number of steps that the rank took, those of its warm-up included.
 int64_t steps_taken(const Rank& rank);
 
 /// Step times of a rank in the timed window, which the run has; empty where they are not listed.

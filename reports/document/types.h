@@ -229,7 +229,7 @@ struct Binding {
   bool operator==(const Binding&) const = default;
 };
 
-/// What steps, one after another, took or gave.
+/// A summary of values of steps, one after another.
 struct Bin {
   int64_t count = 0;
   double sum = 0, least = 0, largest = 0;

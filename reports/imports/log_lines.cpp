@@ -157,7 +157,7 @@ void require_agreement(const Header& header, double total, int64_t devices) {
                                     shortest(header.speed->value, 9));
 }
 
-// Of the words that Mode has (BenchmarkMode in constants.py).
+// The original's words for a mode: BenchmarkMode in its constants.py.
 void take_mode(const PublishedLog& log, const Header& header, ImportedRun& result) {
   if (!result.facts.contains("Mode")) return;
   const std::string& mode = result.facts.at("Mode");

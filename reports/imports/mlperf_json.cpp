@@ -177,7 +177,7 @@ struct Candidate {
   double whole = 0;  // the same by the length of the run without what warms up and what evaluates
 };
 
-// By its intervals but the first, each of which counts these samples.
+// The throughput by intervals but the first, each of which counts these samples.
 std::optional<Candidate> candidate_of(const Series& series, const MlperfRun& run, double samples) {
   if (series.flaw || series.start || series.done.size() < 2) return std::nullopt;
   double count = 0;
@@ -294,7 +294,7 @@ NamedResult result_of(const MlperfRun& run) {
   return {arm_of(benchmark.text, result), result};
 }
 
-// What is told after run_stop is of that run, until the next one begins.
+// Facts after run_stop are those of that run, until the next one begins.
 void end_run(MlperfRun& run, std::vector<NamedResult>& results) {
   if (!run.stop) return;
   results.push_back(result_of(run));

@@ -200,6 +200,31 @@ void check_rank(const Run& run, size_t index, int64_t version, const std::string
   }
 }
 
+// Bins are written by this program alone, with all digits: their steps and sums are those of the
+// window of one job whose ranks are in step.
+void check_binned_window(const Run& run, const std::string& place) {
+  double longest = 0;
+  for (size_t i = 0; i < run.ranks.size(); ++i) {
+    const std::span<const Bin> bins = window_bins(run, i);
+    if (bins.empty()) return;
+    int64_t steps = 0;
+    double seconds = 0;
+    for (const Bin& bin : bins) {
+      steps += bin.count;
+      seconds += bin.sum;
+    }
+    if (steps != run.window->steps) {
+      contradict(
+          place + "/steps", std::to_string(run.window->steps),
+          "the window's bins of rank " + std::to_string(i) + " hold " + std::to_string(steps));
+    }
+    longest = std::max(longest, seconds);
+  }
+  if (std::abs(run.window->seconds - longest) <= 1e-9 * longest) return;
+  contradict(place + "/seconds", shortest(run.window->seconds, 12),
+             "the bins of the slowest rank add up to " + shortest(longest, 12));
+}
+
 // Checks the window of a run of one job whose ranks are in step.
 void check_window(const Run& run, const RunConfig& config, const std::string& place) {
   const TimedWindow& window = *run.window;
@@ -323,6 +348,7 @@ void check_run(const Report& report, const Arm& arm, const Run& run, const std::
     check_rank(run, i, version, rank);
     if (is_one_window) check_energy(run, run.ranks[i], version, rank);
   }
+  if (is_one_window && is_complete) check_binned_window(run, place + "/window");
   if (run.communication && run.jobs.empty()) {
     check_communication(*run.communication,
                         static_cast<double>(replicas_of(config, run.world_size)),

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "reports/document/steps.h"
 #include "reports/document/warning_text.h"
 #include "reports/json/report_fields.h"
 
@@ -483,6 +484,7 @@ void fields(Archive& field, Rank& rank) {
         "Mean over the batch, for each of the same steps; empty: inference has none");
   field.added("window_first_step", rank.window_first_step, at_least(0),
               "Among this rank's steps; null: the window did not open; since 1.16");
+  static_assert(most_listed_steps == 100'000 && most_listed_steps_of_report == 5'000'000);
   field.added("step_seconds_bins", rank.step_seconds_bins,
               "All steps, in order, where a rank took more than 100,000 or all of the report more "
               "than 5,000,000; no bin reaches into the window; since 1.16");

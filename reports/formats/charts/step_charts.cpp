@@ -169,8 +169,8 @@ Chart chart_of(Chart chart, const ShownArms& shown, const char* header,
   }
   if (all.empty())
     return missing_chart(chart,
-                         "no arm has a complete run with its step times (of more than 100,000 "
-                         "steps, reports hold bins)");
+                         "no arm has a complete run that lists its step times (long ones hold bins "
+                         "of them)");
   chart.table = table_of(all);
   chart.caption += " Slowest rank of the run with the median throughput." +
                    counts_text(chart.table, "steps") + left_out_text(left_out);

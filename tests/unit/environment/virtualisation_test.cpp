@@ -106,6 +106,14 @@ TEST(Environment, KnowsTheFileSystemOfTheWorkingFolder) {
   Storage later = found;
   later.free_bytes = 1;
   EXPECT_EQ(later, found) << "a run that writes a file makes no other machine";
+  std::filesystem::create_directory(root.path() / "a folder");
+  std::filesystem::current_path(root.path() / "a folder");
+  root.write("proc/self/mountinfo", "28 1 254:1 / / rw - ext4 /dev/vda1 rw\n29 28 254:2 / " +
+                                        root.path().string() +
+                                        "/a\\040folder rw - xfs /dev/vdb1 rw\n");
+  found = find_environment(root.path(), silent.queries()).storage;
+  std::filesystem::current_path(here);
+  EXPECT_EQ(*found.file_system, "xfs") << "a mount whose name has a blank";
   found = find_environment(TemporaryFolder().path(), silent.queries()).storage;
   EXPECT_FALSE(found.file_system);
   EXPECT_TRUE(find_environment().storage.file_system) << "of this machine";

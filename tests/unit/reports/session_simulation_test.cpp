@@ -226,6 +226,7 @@ TEST(SessionSimulation, TheTableOfSelfTestsIsTrue) {
   EXPECT_EQ(rows, 4);
 }
 
+// No test, as it takes minutes and checks nothing: it prints the rows of the notes anew.
 TEST(SessionSimulation, DISABLED_PrintTheTableOfSelfTests) {
   std::ifstream file(NM_NOTES_FOLDER "/error_rates.md");
   for (std::string line; std::getline(file, line);) {

@@ -129,6 +129,10 @@ TEST(Steps, BinsThatContradictTheSummariesAreRefused) {
               HasSubstr("/p99_seconds is 0.0009"));
   EXPECT_THAT(refusal_of([](auto& run) { run.window.value->seconds *= 1.01; }),
               HasSubstr("/window/seconds is"));
+  EXPECT_THAT(refusal_of([](auto& run) { run.window.value->seconds *= 1 + 1e-7; }),
+              HasSubstr("the bins of the slowest rank add up to"));
+  EXPECT_THAT(refusal_of([](auto& run) { ++run.ranks[0].step_seconds_bins.back().count; }),
+              HasSubstr("the window's bins of rank 0 hold 149224"));
   EXPECT_THAT(refusal_of([](auto& run) { run.ranks[0].step_seconds_bins.pop_back(); }),
               HasSubstr("/window/steps is"));
 }
