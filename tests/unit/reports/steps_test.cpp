@@ -17,7 +17,6 @@ namespace {
 
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::ThrowsMessage;
 
 constexpr int64_t warm_up = 777;
 
