@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <exception>
 #include <iostream>
 #include <iterator>
 #include <span>
@@ -84,5 +85,6 @@ inline void require_reason(const std::string& reason, size_t input_bytes) {
 
 // libFuzzer calls it first.
 extern "C" [[gnu::used]] inline int LLVMFuzzerInitialize(int*, char***) {
+  std::set_terminate(std::abort);  // libFuzzer keeps the input of what aborts
   return std::atexit(nearmetal::print_reaches);
 }

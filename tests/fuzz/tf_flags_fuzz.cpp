@@ -99,6 +99,7 @@ Line line_of(const Words& words) {
       line.options.assign(words.begin() + static_cast<std::ptrdiff_t>(i) + 1, words.end());
       break;
     }
+    if (!words[i].starts_with("--")) throw std::invalid_argument("unknown");  // as it was given
     const size_t equals = words[i].find('=');
     const TfFlag* flag = find_tf_flag(words[i].substr(2, equals - 2));
     if (flag == nullptr) throw std::invalid_argument("unknown");

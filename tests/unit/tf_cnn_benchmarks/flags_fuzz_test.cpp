@@ -14,5 +14,10 @@ TEST(TfFlagsFuzz, MostCommandLinesGetPastTheirFirstFlag) {
   EXPECT_LT(reach.share_taken(), 0.9);  // there are mistakes, too
 }
 
+TEST(TfFlagsFuzz, AWordThatOnlyEndsAsAFlagIsNone) {
+  const std::string word = "-Xmodel";
+  EXPECT_EQ(LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(word.data()), word.size()), 0);
+}
+
 }  // namespace
 }  // namespace nearmetal
