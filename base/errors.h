@@ -93,11 +93,14 @@ enum class FailureCode {
   expect_vgpu,
   expect_environment,
   expect_link,
+  expect_hosts,
+  expect_cpus,
   out_of_memory
 };
 constexpr auto names_of(FailureCode) {
-  return std::array{"expect-gpu",         "expect-uuid", "expect-mig",   "expect-vgpu",
-                    "expect-environment", "expect-link", "out-of-memory"};
+  return std::array{"expect-gpu",   "expect-uuid",        "expect-mig",
+                    "expect-vgpu",  "expect-environment", "expect-link",
+                    "expect-hosts", "expect-cpus",        "out-of-memory"};
 }
 
 /// Thrown where a rank does not find what it is told to expect (10).

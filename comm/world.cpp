@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <stdexcept>
@@ -92,6 +93,11 @@ int64_t launched_rank() {
     if (const char* text = launcher.said(launcher.rank)) return std::strtoll(text, nullptr, 10);
   }
   return 0;
+}
+
+bool is_in_allocation() {
+  return std::ranges::any_of(std::array{"SLURM_JOB_ID", "PBS_JOBID", "PE_HOSTFILE", "LSB_JOBID"},
+                             [](const char* variable) { return std::getenv(variable) != nullptr; });
 }
 
 std::string host_name() {

@@ -55,6 +55,17 @@ OptionSpec& add_option(Options& options, const Setting& setting, T& member) {
   }
 }
 
+// HOST:RANKS,HOST:RANKS,... as the host of each rank.
+std::vector<std::string> hosts_of_ranks(const std::string& flag, const std::string& text) {
+  std::vector<std::string> hosts;
+  for (const std::string& part : split(text, ",")) {
+    const size_t colon = std::min(part.rfind(':'), part.size() - 1);
+    const auto ranks = parse_number<int64_t>(flag, part.substr(colon + 1), {1, 1e6});
+    hosts.insert(hosts.end(), ranks, part.substr(0, colon));
+  }
+  return hosts;
+}
+
 void add_expect_options(Options& options, Expectation& expected) {
   const auto like = [](bool (*takes)(const std::string& text), const char* form) {
     return [=](const std::string& flag, const std::string& text) {
@@ -148,6 +159,9 @@ void add_run_options(Options& options, RunRequest& request) {
   });
   add_conducted_options(options, request);
   options.toggle("--emulated", request.emulated, "on emulated VMs, as a plan says");
+  options.value("--expect-hosts", "", "", request.expected.hosts, hosts_of_ranks);
+  options.text("--network", "", request.network, "");
+  options.text("--expect-cpus", "", request.expected.cpus, "");
 }
 
 }  // namespace nearmetal

@@ -6,6 +6,7 @@
 #include "base/text_table.h"
 #include "bench/commands/program.h"
 #include "bench/doctor/diagnose.h"
+#include "bench/sweep/host_probe.h"
 #include "bench/sweep/make_launch_plan.h"
 #include "comm/layout/layout_json.h"
 #include "comm/layout/short_form.h"
@@ -29,6 +30,7 @@ struct DoctorForm {
   std::optional<std::string> layout;      // file, whose hosts are tried
   std::optional<std::string> mig_config;  // FILE or FILE#LABEL
   bool json = false;
+  bool host_facts = false;
 };
 
 void add_doctor_options(Options& options, DoctorForm& form) {
@@ -39,6 +41,8 @@ void add_doctor_options(Options& options, DoctorForm& form) {
   options.path("--mig-config", "FILE[#LABEL]", form.mig_config,
                "mig-parted file that the GPUs here must match");
   options.toggle("--json", form.json, "print findings, GPUs and NICs as JSON");
+  options.under("");
+  options.toggle(host_facts_flag, form.host_facts, "");
 }
 
 void print(std::ostream& out, const std::vector<Finding>& findings) {
@@ -70,6 +74,10 @@ std::string layout_file(const std::string& word) {
 
 ExitCode run_doctor(const DoctorForm& form, const Context& context) {
   const Terminal& terminal = context.terminal;
+  if (form.host_facts) {
+    terminal.out << to_json_line(own_host_facts()) << '\n';
+    return ExitCode::ok;
+  }
   LayoutFile layouts;  // with the hosts to try
   const std::string file = form.layout ? layout_file(*form.layout) : "";
   if (form.layout) layouts = read_layout(file);

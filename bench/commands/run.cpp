@@ -1,8 +1,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -11,6 +13,7 @@
 #include "base/atomic_file.h"
 #include "base/errors.h"
 #include "base/sha256.h"
+#include "base/text.h"
 #include "bench/cli/output.h"
 #include "bench/cli/process.h"
 #include "bench/cli/run_request.h"
@@ -104,6 +107,19 @@ void publish(const Report& report, const Destination& destination,
   if (destination.file) terminal.remark("report: " + destination.file->string());
 }
 
+// NCCL would find a network of its own; a variable that is set stays. `network`: see RunRequest.
+// Whether this host has an address there.
+bool take_network_of_mpi(const std::string& network) {
+  const bool left_out = network.starts_with('^');
+  std::set<std::string> names = left_out ? std::set<std::string>{"lo"} : std::set<std::string>{};
+  for (const std::string& one : split(network.substr(left_out ? 1 : 0), ",")) {
+    names.merge(interfaces_in(one));
+  }
+  const std::string value = (left_out ? "^=" : "=") + joined({names.begin(), names.end()}, ",");
+  if (!names.empty()) setenv("NCCL_SOCKET_IFNAME", value.c_str(), 0);
+  return !names.empty();
+}
+
 class RankJob {
  public:
   RankJob(const RunRequest& request, const Context& context, World& world, Watchdog* watchdog)
@@ -182,6 +198,7 @@ class RankJob {
 
   // Binds this rank before anything of size is allocated, and most threads are started.
   RankStart start_on(PreparedDevice& device) {
+    const bool has_address = !request_.network || take_network_of_mpi(*request_.network);
     RankStart start{.argv = context_.argv,
                     .started_at = time_stamp(),
                     .rank = world_.rank(),
@@ -189,7 +206,13 @@ class RankJob {
                     .environment = environment_of(device.config, device.info)};
     const auto& gpus = start.environment.gpus;
     const Gpu* gpu = gpus.empty() ? nullptr : &gpus[0];
-    together(world_, [&] { require_expected(request_.expected, start.environment, gpu); });
+    together(world_, [&] {
+      require_expected(request_.expected, start.environment, gpu);
+      if (has_address) return;
+      throw NotAsExpected(FailureCode::expect_hosts, "host " + host_name() +
+                                                         " has no address in the network " +
+                                                         *request_.network + " (launcher.network)");
+    });
     start.binding = bind_to_node(node_to_bind_to(device.config, gpu));
     require_one_job(device, start);
     const ProcessClock& clock = context_.clock;
@@ -206,6 +229,11 @@ class RankJob {
     if (!build) build = sha256(file_text("/proc/self/exe"));  // the linker gave it none
     const std::vector<Report> ranks =
         transformed(world_.all_gather(to_json(mine)), report_from_json);
+    const auto elsewhere = misplacement(ranks, request_.expected.hosts);
+    if (elsewhere) {
+      throw JobFailure(*elsewhere, ExitCode::not_as_expected, world_.rank() > 0,
+                       FailureCode::expect_hosts);
+    }
     const auto reason = disagreement(ranks);
     if (reason) throw JobFailure(*reason, ExitCode::usage, world_.rank() > 0);
     share_cpus(device.config, start.environment, ranks_on_same_cpus(ranks, world_.rank()));

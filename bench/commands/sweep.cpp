@@ -13,6 +13,7 @@
 #include "bench/cli/process.h"
 #include "bench/commands/program.h"
 #include "bench/environment/leave_out_host_info.h"
+#include "bench/sweep/host_probe.h"
 #include "bench/sweep/run_layout.h"
 #include "bench/sweep/supported_layouts.h"
 #include "bench/sweep/sweep_report.h"
@@ -88,6 +89,7 @@ class Sweep {
                   [&](const Launch& launch) { return unsupported_.contains(launch.layout); });
     terminal_.remark(choices_of(plan_));
     terminal_.remark(variables_left_here(plan_));
+    look_at_hosts();
     show_duration();
     choose_kernels();
     for (const Launch& launch : plan_.launches) {
@@ -106,6 +108,25 @@ class Sweep {
       const Layout& asked = plan_.file.layouts.at(layout);
       if (form_.request.fractions || asked.portable) continue;
       throw NotSupported(asked.source + ": " + reason);
+    }
+  }
+
+  // What does not answer fails its layouts, with the reason.
+  void look_at_hosts() {
+    const std::vector<Host> hosts = hosts_taken(plan_);
+    if (hosts.size() == 1 || launches_left().empty()) return;
+    const std::vector<HostFacts> facts = ask_hosts(hosts, plan_.file.launcher);
+    const std::string one_machine = hosts_of_one_machine(hosts, facts);
+    if (!one_machine.empty()) {
+      throw NotAsExpected(FailureCode::expect_hosts, plan_.source + one_machine);
+    }
+    for (const std::string& unlike : unlike_variables(facts)) {
+      terminal_.error("warning: ranks will differ: " + unlike);
+    }
+    if (plan_.file.launcher.network) return;
+    for (const SharedAddress& shared : shared_addresses(facts)) {
+      plan_.file.launcher.networks_left_out.push_back(shared.network());
+      terminal_.remark(text_of(shared) + ": MPI and NCCL leave this network out");
     }
   }
 

@@ -137,13 +137,17 @@ MpiLaunch launch(const std::vector<std::string>& command, double may_take_second
   return launch;
 }
 
-// --oversubscribe, since there may be one core; root needs to be allowed.
+// On this machine, as a sweep starts its jobs.
 MpiLaunch launch_two(const std::vector<std::string>& arguments, double may_take_seconds) {
-  std::vector<std::string> command = {"mpirun", "--oversubscribe"};
-  if (geteuid() == 0) command.emplace_back("--allow-run-as-root");
-  command.insert(command.end(), {"-n", "2", program_path().string()});
-  command.insert(command.end(), arguments.begin(), arguments.end());
-  return launch(command, may_take_seconds);
+  Launcher launcher;
+  launcher.program = program_path().string();
+  Host here;
+  here.name = this_host;
+  LaunchOptions options;
+  options.as_root = geteuid() == 0;
+  options.in_allocation = is_in_allocation();
+  return launch(launch_command(one_rank_each({here, here}, launcher), launcher, arguments, options),
+                may_take_seconds);
 }
 
 std::vector<std::string> short_sum(const std::string& library) {
@@ -167,19 +171,17 @@ void try_hosts(const LayoutFile& layouts, Checkup& checkup) {
   if (!has_other_hosts(layouts)) return;
   for (const Host& host : layouts.hosts) checkup.host_names.push_back(host.name);
   if (!checkup.mpi) return;
-  PlacedJob job;
-  for (const Host& host : layouts.hosts) {
-    PlacedRank& rank = job.ranks.emplace_back();
-    rank.rank = std::ssize(job.ranks) - 1;
-    rank.host = host.name;
-    rank.address = address_of(host);
-    rank.variables = layouts.launcher.variables;
-  }
   Launcher launcher = layouts.launcher;
   if (!launcher.program) launcher.program = program_path().string();
+  const std::vector<HostFacts> facts = ask_hosts(layouts.hosts, launcher);
+  checkup.one_machine = hosts_of_one_machine(layouts.hosts, facts);
+  checkup.unlike_variables = unlike_variables(facts);
+  if (!launcher.network) checkup.shared_addresses = shared_addresses(facts);
+  launcher.networks_left_out = transformed(checkup.shared_addresses, &SharedAddress::network);
   const LaunchOptions options{.as_root = geteuid() == 0, .timeout_seconds = hosts_may_take_seconds};
-  checkup.hosts = launch(launch_command(job, launcher, short_sum("mpi"), options),
-                         hosts_may_take_seconds + mpi_may_take_seconds);
+  checkup.hosts = launch(
+      launch_command(one_rank_each(layouts.hosts, launcher), launcher, short_sum("mpi"), options),
+      hosts_may_take_seconds + mpi_may_take_seconds);
 }
 
 void collect_files(Checkup& checkup) {

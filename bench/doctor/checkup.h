@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/sweep/host_probe.h"
 #include "comm/layout/layout.h"
 #include "comm/layout/mig_config.h"
 #include "reports/document/environment.h"
@@ -59,8 +60,11 @@ struct Checkup {
   std::optional<MpiLaunch> nccl;        // sums over two GPUs; none: not tried, as there are not two
   std::optional<MpiLaunch> hosts;       // sums over ranks on them; none: not tried
   std::vector<std::string> host_names;  // of a layout file, to be tried; empty: none
-  std::optional<LayoutCheck> layout;    // none: not asked for
-  std::optional<MigConfig> mig_config;  // wanted of the GPUs; none: not asked for
+  std::string one_machine{};            // on two of these hosts; empty: each is another
+  std::vector<std::string> unlike_variables{};    // of their ranks, in words
+  std::vector<SharedAddress> shared_addresses{};  // of these hosts; none where a network is named
+  std::optional<LayoutCheck> layout;              // none: not asked for
+  std::optional<MigConfig> mig_config;            // wanted of the GPUs; none: not asked for
   Maybe<bool> plan_cache_writable;
   std::string plan_cache_folder;
   Maybe<int64_t> free_disk_bytes;  // where reports go

@@ -162,11 +162,33 @@ Findings of_hosts(const Checkup& checkup) {
     return {{Urgency::blocker, "hosts_untried", what + " was not tried: no mpirun", why,
              "install Open MPI here and there"}};
   }
-  if (checkup.hosts->status == 0) return {ok("hosts", what + " arrives")};
-  return {{Urgency::blocker, "hosts_exchange", what + ": " + outcome(*checkup.hosts), why,
-           "each must let this one in by ssh without a password (or launcher.remote_shell), have "
-           "this program at the same path and the same Open MPI, and its firewall must let all TCP "
-           "ports of the others pass; launcher.network names the network that they share"}};
+  Findings findings;
+  if (!checkup.one_machine.empty()) {
+    findings.push_back({Urgency::blocker, "hosts_one_machine", checkup.one_machine,
+                        "a layout of several hosts would be measured on one",
+                        "correct the addresses in the layout file"});
+  }
+  for (const SharedAddress& shared : checkup.shared_addresses) {
+    findings.push_back({Urgency::note, "hosts_shared_address", text_of(shared),
+                        "there each host reaches itself; a sweep leaves this network out",
+                        "name the network that joins the hosts: launcher.network, which scripts "
+                        "of `nearmetal plan` need"});
+  }
+  for (const std::string& unlike : checkup.unlike_variables) {
+    findings.push_back({Urgency::warning, "hosts_variables", unlike,
+                        "ranks of one job would exchange in different ways",
+                        "set it for all ranks: launcher.variables"});
+  }
+  if (checkup.hosts->status == 0) {
+    findings.push_back(ok("hosts", what + " arrives"));
+    return findings;
+  }
+  findings.push_back(
+      {Urgency::blocker, "hosts_exchange", what + ": " + outcome(*checkup.hosts), why,
+       "each must let this one in by ssh without a password (or launcher.remote_shell), have "
+       "this program at the same path and the same Open MPI, and its firewall must let all TCP "
+       "ports of the others pass; launcher.network names the network that they share"});
+  return findings;
 }
 
 Findings of_gnuplot(const Checkup& checkup) {

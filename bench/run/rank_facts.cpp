@@ -8,6 +8,7 @@
 
 #include "base/errors.h"
 #include "base/text.h"
+#include "bench/cli/process.h"
 #include "bench/environment/environment.h"
 #include "reports/document/settings.h"
 
@@ -140,6 +141,29 @@ std::string other_links(const Environment& environment, const LinkClaim& wanted)
 
 }  // namespace
 
+std::optional<std::string> misplacement(std::span<const Report> ranks,
+                                        const std::vector<std::string>& planned) {
+  if (planned.empty()) return std::nullopt;
+  if (planned.size() != ranks.size()) {
+    return "--expect-hosts has " + counted(std::ssize(planned), "rank") + ", and this job " +
+           std::to_string(ranks.size());
+  }
+  std::map<std::string, size_t> first_of_host, first_of_system;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const Environment& found = ranks[i].environments.at(0);
+    const size_t host = first_of_host.try_emplace(planned[i], i).first->second;
+    const size_t system = first_of_system.try_emplace(operating_system_of(found), i).first->second;
+    if (host == system) continue;
+    const bool is_one = planned[system] != planned[i];  // machine in the place of two
+    const std::string hosts = is_one ? "hosts '" + planned[system] + "' and '" + planned[i] +
+                                           "' of the plan are one machine"
+                                     : "host '" + planned[i] + "' of the plan is several machines";
+    return hosts + ": " + name_of(ranks, is_one ? system : host) + " and " + name_of(ranks, i) +
+           " came up there; give each host an address of its own";
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> disagreement(std::span<const Report> ranks) {
   for (size_t i = 1; i < ranks.size(); ++i) {
     std::string found = difference(ranks, i);
@@ -179,6 +203,13 @@ void require_expected(const Expectation& expected, const Environment& environmen
   require_gpu(expect_vgpu, expected.vgpu, other_vgpu);
   if (const auto kind = expected.environment) {
     require(expect_environment, to_string(*kind), other_machine(environment.virtualisation, *kind));
+  }
+  if (expected.cpus) {
+    const std::string found = to_cpu_list(usable_cpus());
+    require(expect_cpus, *expected.cpus,
+            parse_cpu_list(found) == parse_cpu_list(*expected.cpus)
+                ? ""
+                : "only CPUs " + found + " for this rank: its launcher or control group limits it");
   }
   if (const auto& link = expected.link) {
     require(expect_link, text_of(*link), other_links(environment, *link));

@@ -10,6 +10,12 @@
 
 namespace nearmetal {
 
+/// One line on ranks, in order, that came up elsewhere than on their planned hosts, if any: those
+/// of two hosts in one operating system, or those of one in two. `planned`: the host of each rank;
+/// empty: none was planned.
+std::optional<std::string> misplacement(std::span<const Report> ranks,
+                                        const std::vector<std::string>& planned);
+
 /// One line on what keeps these ranks, in order, from being one job, if any. Each is told
 /// by its own report, of a rank that has not prepared anything yet.
 std::optional<std::string> disagreement(std::span<const Report> ranks);

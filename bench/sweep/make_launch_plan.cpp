@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "bench/cli/parse_value.h"
 #include "bench/run/prepare_device.h"
+#include "bench/sweep/host_probe.h"
 #include "bench/sweep/hosts_found.h"
 #include "bench/sweep/layout_workload.h"
 #include "bench/sweep/supported_layouts.h"
@@ -23,6 +24,7 @@
 #include "comm/layout/gpu_shares.h"
 #include "comm/layout/layout_json.h"
 #include "comm/layout/short_form.h"
+#include "comm/world.h"
 #include "models/load_module.h"
 #include "reports/json/json.h"
 #include "reports/json/report_files.h"
@@ -343,9 +345,7 @@ std::vector<std::string> variables_left_here(const LaunchPlan& plan) {
   std::vector<std::string> names;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string name = split(*entry, "=").front();
-    const bool of_networks =
-        name.starts_with("NCCL_") || name.starts_with("UCX_") || name.starts_with("FI_");
-    if (of_networks && !plan.file.launcher.variables.contains(name)) names.push_back(name);
+    if (steers_ranks(name) && !plan.file.launcher.variables.contains(name)) names.push_back(name);
   }
   if (names.empty()) return {};
   return {"set here, and given to no rank on another host without --variable NAME=VALUE: " +
@@ -377,6 +377,7 @@ LaunchPlan make_launch_plan(const PlanRequest& request) {
   plan.conducted = request.starter == Starter::sweep;
   plan.options = {.as_root = plan.conducted && geteuid() == 0,
                   .timeout_seconds = file.limits.job_seconds,
+                  .in_allocation = plan.conducted && is_in_allocation(),
                   .plain_alone = request.plain_alone};
   plan.source = source;
   return plan;

@@ -18,26 +18,51 @@ namespace {
 // still to be chosen it takes longer.
 constexpr double start_seconds = 15;
 
+// By the names of Open MPI 4.1 and 5: mpirun counts the slots of its --host alone.
+constexpr const char* no_resource_manager = "^slurm,tm,pbs,gridengine,lsf";
+
 using Ranks = std::span<const PlacedRank>;
 
-// Addresses with their ranks, "vm0:2,vm1:2", in the order in which mpirun fills their slots.
-std::string hosts_of(const PlacedJob& job) {
+// Hosts by their address or name, with their ranks, "vm0:2,vm1:2", in the order in which mpirun
+// fills their slots.
+std::string hosts_of(const PlacedJob& job, std::string PlacedRank::*name) {
   std::string hosts;
   const Ranks all = job.ranks;
   for (size_t first = 0, end = 0; first < all.size(); first = end) {
-    while (end < all.size() && all[end].address == all[first].address) ++end;
-    hosts += (hosts.empty() ? "" : ",") + all[first].address + ":" + std::to_string(end - first);
+    while (end < all.size() && all[end].*name == all[first].*name) ++end;
+    hosts += (hosts.empty() ? "" : ",") + all[first].*name + ":" + std::to_string(end - first);
   }
   return hosts;
+}
+
+// Open MPI 4.1 cuts names at their first dot, so that those of two machines may become one; each
+// version ignores the other's name of the parameter.
+bool has_dotted_names(const PlacedJob& job) {
+  return std::ranges::any_of(job.ranks, [](const PlacedRank& rank) {
+    return rank.address.find('.') != rank.address.npos &&
+           rank.address.find_first_not_of("0123456789.") != rank.address.npos;
+  });
 }
 
 void append(std::vector<std::string>& command, const std::vector<std::string>& words) {
   command.insert(command.end(), words.begin(), words.end());
 }
 
+bool is_on_one_host(const PlacedJob& job) {
+  return job.ranks.front().address == job.ranks.back().address;
+}
+
+// What NCCL is told of the network that MPI takes: see RunRequest; empty: nothing.
+std::string network_of(const PlacedJob& job, const Launcher& launcher) {
+  if (is_on_one_host(job)) return "";
+  if (launcher.network) return *launcher.network;
+  const std::vector<std::string>& left_out = launcher.networks_left_out;
+  return left_out.empty() ? "" : "^" + joined(left_out, ",");
+}
+
 void append_global(std::vector<std::string>& command, const PlacedJob& job,
                    const Launcher& launcher, const LaunchOptions& options) {
-  const bool one_host = job.ranks.front().address == job.ranks.back().address;
+  const bool one_host = is_on_one_host(job);
   const bool split = job.ranks.front().vm.has_value();
   append(command, {"mpirun", "--bind-to", "none", "--map-by", "slot", "--mca", "pml", "ob1"});
   append(command, {"--mca", "btl", one_host && !split ? "self,vader" : "self,tcp"});
@@ -45,6 +70,18 @@ void append_global(std::vector<std::string>& command, const PlacedJob& job,
   if (!one_host && launcher.network) {
     append(command, {"--mca", "btl_tcp_if_include", *launcher.network});
     append(command, {"--mca", "oob_tcp_if_include", *launcher.network});
+  }
+  if (!one_host && !launcher.network && !launcher.networks_left_out.empty()) {
+    const std::string networks = "127.0.0.0/8," + joined(launcher.networks_left_out, ",");
+    append(command, {"--mca", "btl_tcp_if_exclude", networks});
+    append(command, {"--mca", "oob_tcp_if_exclude", networks});
+  }
+  if (!one_host && has_dotted_names(job)) {
+    append(command, {"--mca", "orte_keep_fqdn_hostnames", "1"});
+    append(command, {"--mca", "prte_keep_fqdn_hostnames", "1"});
+  }
+  if (options.in_allocation && one_host && job.ranks.front().address == this_host) {
+    append(command, {"--mca", "ras", no_resource_manager, "--mca", "plm", no_resource_manager});
   }
   if (launcher.remote_shell) append(command, {"--mca", "plm_rsh_agent", *launcher.remote_shell});
   if (options.timeout_seconds) {
@@ -78,15 +115,18 @@ struct OwnWords {
 };
 
 OwnWords own_words(const PlacedRank& rank, const std::map<std::string, std::string>& common,
-                   bool trains) {
+                   bool trains, bool other_build) {
   OwnWords words;
   for (const auto& variable : rank.variables) {
     if (!common.contains(variable.first)) words.before.push_back(assignment(variable));
   }
   if (!words.before.empty()) words.before.insert(words.before.begin(), "env");
   if (!rank.cpus.empty()) append(words.before, {"taskset", "-c", rank.cpus});
+  if (trains && !other_build && !rank.cpus.empty()) words.behind = {"--expect-cpus=" + rank.cpus};
   // An emulated VM: its ranks cannot tell by their place on the host which GPU is theirs.
-  if (rank.vm && rank.visible_gpu) words.behind = {"--gpu=" + std::to_string(*rank.visible_gpu)};
+  if (rank.vm && rank.visible_gpu) {
+    words.behind.push_back("--gpu=" + std::to_string(*rank.visible_gpu));
+  }
   if (!trains || !rank.mig) return words;
   append(words.behind, {"--expect-uuid=" + rank.mig->uuid});
   if (!rank.mig->profile.empty()) append(words.behind, {"--expect-mig=" + rank.mig->profile});
@@ -170,7 +210,12 @@ std::vector<std::string> arguments_of(const LaunchPlan& plan, size_t layout, siz
     arguments.emplace_back(plan.conducted ? "--conducted" : "--json");
     if (!plan.conducted) append_arm(arguments, plan, layout, index);
     if (placement.kind == Kind::emulated) arguments.emplace_back("--emulated");
+    const std::string network = network_of(job, plan.file.launcher);
+    if (!network.empty()) arguments.push_back("--network=" + network);
     if (!starts_plainly(plan, placement)) {
+      if (!is_on_one_host(job)) {
+        arguments.push_back("--expect-hosts=" + hosts_of(job, &PlacedRank::host));
+      }
       arguments.push_back("--ranks=" + std::to_string(job.ranks.size()));
     }
     if (const int64_t sharing_jobs = sharing_jobs_of(placement); sharing_jobs > 1) {
@@ -194,11 +239,13 @@ std::vector<std::string> launch_command(const PlacedJob& job, const Launcher& la
                                         const LaunchOptions& options) {
   std::vector<std::string> command;
   append_global(command, job, launcher, options);
-  append(command, {"--host", hosts_of(job), "-np", std::to_string(job.ranks.size())});
+  append(command,
+         {"--host", hosts_of(job, &PlacedRank::address), "-np", std::to_string(job.ranks.size())});
   const auto common = common_variables(job);
   for (const auto& variable : common) append(command, {"-x", assignment(variable)});
   std::vector<OwnWords> words;
-  for (const PlacedRank& rank : job.ranks) words.push_back(own_words(rank, common, !job.stress));
+  for (const PlacedRank& rank : job.ranks)
+    words.push_back(own_words(rank, common, !job.stress, options.other_build));
   const bool alike = std::ranges::count(words, words.front()) == std::ssize(words);
   const OwnWords& around =
       alike ? words.front() : OwnWords{{"sh", "-c", choice_by_rank(words), "sh"}, {}};
@@ -274,15 +321,17 @@ std::vector<std::vector<std::string>> commands_of(const LaunchPlan& plan, size_t
   std::vector<std::vector<std::string>> commands;
   const Placement& placement = plan.placements.at(layout);
   Launcher launcher = plan.file.launcher;
+  LaunchOptions options = plan.options;
   const std::optional<std::string>& executable = plan.file.layouts.at(layout).executable;
   if (executable) launcher.program = executable;
+  options.other_build = executable.has_value();
   for (size_t job = 0; job < placement.jobs.size(); ++job) {
     std::vector<std::string> arguments = arguments_of(plan, layout, job);
     if (starts_plainly(plan, placement)) {
       arguments.insert(arguments.begin(), launcher.program.value_or("nearmetal"));
       commands.push_back(std::move(arguments));
     } else {
-      commands.push_back(launch_command(placement.jobs[job], launcher, arguments, plan.options));
+      commands.push_back(launch_command(placement.jobs[job], launcher, arguments, options));
     }
   }
   return commands;

@@ -19,7 +19,9 @@ namespace nearmetal {
 struct LaunchOptions {
   bool as_root = false;  // of the one who launches: Open MPI asks for a confirmation
   std::optional<double> timeout_seconds;
-  bool plain_alone = false;  // a job of one rank on this machine starts as in a shell: no mpirun
+  bool in_allocation = false;  // of a resource manager, which may have fewer tasks than a job here
+  bool other_build = false;    // an earlier one, perhaps, which lacks the latest checks of ranks
+  bool plain_alone = false;    // a job of one rank on this machine starts as in a shell: no mpirun
 };
 
 /// mpirun of Open MPI 4.1 or 5 with all its arguments. MPI is kept to TCP, and to shared memory in

@@ -136,6 +136,8 @@ struct Expectation {
   std::optional<std::string> uuid{};  // of the GPU, or of the MIG device
   std::optional<std::string> mig{};   // profile of the MIG device
   std::optional<std::string> vgpu{};  // profile of the vGPU
+  std::vector<std::string> hosts{};   // the planned one of each rank; each is another machine
+  std::optional<std::string> cpus{};  // all that the rank may use
 };
 
 /// Jobs that run at once (or share in turn), independent of each other.
@@ -159,6 +161,7 @@ struct Launcher {
   std::optional<std::string> program;            // path of nearmetal on every host; else this one's
   std::optional<std::string> network;            // CIDR of the addresses that MPI uses; else all
   std::optional<std::string> remote_shell;       // in place of ssh
+  std::vector<std::string> networks_left_out{};  // CIDRs that reach no other host; not in the file
   std::map<std::string, std::string> variables;  // environment of every rank
 };
 

@@ -273,8 +273,8 @@ class Mpirun(cli.CliTest):
               f"1 2 host=here gpus=1 vm=localhost-vm1 cpus={second} --gpu=0"]])
         self.assertEqual(
             self.launch({"shape": "1x1x2"}, [{**both, "gpus": 0}]),
-            [[f"0 2 host=here gpus=none vm=none cpus={first} --ranks=2",
-              f"1 2 host=here gpus=none vm=none cpus={second} --ranks=2"]])
+            [[f"0 2 host=here gpus=none vm=none cpus={first} --expect-cpus={first}",
+              f"1 2 host=here gpus=none vm=none cpus={second} --expect-cpus={second}"]])
 
 
 if __name__ == "__main__":

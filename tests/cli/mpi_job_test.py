@@ -75,7 +75,7 @@ class MpiJob(plans.Plan):
         self.assertEqual(list(breaches({**manifest, "other": 1}, MPI_JOB)), ["/other"])
 
     def test_it_runs_the_commands_of_the_plan(self):
-        jobs = self.jobs(*JOB[:2], "--hosts", "a:2,b:2")
+        jobs = self.jobs(*JOB[:2], "--hosts", "a.x:2,b.x:2")
         script = expanded(self.pod("Launcher")["containers"][0]["args"][0])
         for job in jobs:
             words = [word for word in job["command"] if not word.startswith("/opt/nearmetal")]
@@ -83,7 +83,9 @@ class MpiJob(plans.Plan):
             hosts = words.index("--host") + 1
             workers = [f"nearmetal-worker-{i}.nearmetal:2" for i in range(words[hosts].count(":2"))]
             words[hosts] = ",".join(workers)
-            command = [line for line in script.splitlines() if f"--arm={words[-2][6:]} " in line]
+            words = [word.replace("a.x:", "node0:").replace("b.x:", "node1:") for word in words]
+            (arm,) = (word for word in words if word.startswith("--arm="))
+            command = [line for line in script.splitlines() if f"{arm} " in line]
             self.assertEqual(len(command), 1, script)
             found = [word for word in command[0].split() if word not in ("nearmetal", "\\")]
             self.assertEqual(found, ['TMPDIR="$scratch/job1"', "setsid", *words])

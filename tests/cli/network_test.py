@@ -2,6 +2,7 @@
 does not answer."""
 
 import json
+import os
 import subprocess
 import time
 import unittest
@@ -56,6 +57,51 @@ class Network(NetworkTest):
         cut, alone = (arm["runs"][0] for arm in self.report("s.json")["arms"])
         self.assertRegex(cut["failure"], "no (step|sign of life) for ")
         self.assertEqual(alone["status"], "complete")
+
+    def bridge_both(self):
+        """As docker's and libvirt's: with one address on each host."""
+        for host in HOSTS:
+            self.on(host, "ip", "link", "add", "docker0", "type", "veth", "peer", "name", "inner")
+            self.on(host, "ip", "address", "add", "172.17.0.1/16", "dev", "docker0")
+            for end in ("docker0", "inner"):
+                self.on(host, "ip", "link", "set", end, "up")
+
+    def test_a_network_with_one_address_on_both_hosts_is_left_out(self):
+        self.bridge_both()
+        process = self.finished(self.start_sweep([{"shape": "2x1x1", "workload": {"steps": 3}}],
+                                                 launcher={"remote_shell": self.path("shell")},
+                                                 limits={"start_seconds": 30}))
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertIn("docker0 (172.17.0.1/16) is the same on host-a, host-b: MPI and NCCL leave this "
+                      "network out\n", process.err)
+        variables = self.report("s.json")["environments"][0]["variables"]
+        self.assertEqual(variables["NCCL_SOCKET_IFNAME"], "^=docker0,lo")
+
+    def test_nccl_takes_the_network_that_mpi_does(self):
+        process = self.finished(self.start_sweep([{"shape": "2x1x1", "workload": {"steps": 3}}]))
+        self.assertEqual(process.returncode, 0, process.err)
+        for environment in self.report("s.json")["environments"]:
+            self.assertEqual(environment["variables"]["NCCL_SOCKET_IFNAME"], "=cable")
+
+    def test_two_addresses_of_one_machine_are_refused_before_anything_runs(self):
+        self.on("host-b", "ip", "address", "add", "10.213.77.3/24", "dev", "cable")
+        shell = self.path("shell")
+        with open(shell, encoding="utf-8") as file:
+            text = file.read()
+        self.write("shell", text.replace("*) echo", f"10.213.77.3) pid={self.pids['host-b']} ;;\n*) echo"))
+        hosts = [{"name": f"vm{i}", "address": f"10.213.77.{i}", "gpus": 0} for i in (2, 3)]
+        process = self.finished(self.start_sweep([{"shape": "2x1x1"}], hosts=hosts))
+        self.assertEqual(process.returncode, 10, process.err)
+        self.assertIn("hosts 'vm2' and 'vm3' are one machine, host-b: ", process.err)
+        self.assertFalse(os.path.exists(self.path("s.json")))
+
+    def test_variables_that_one_host_alone_has_are_named(self):
+        with open(self.path("shell"), encoding="utf-8") as file:
+            text = file.read()
+        self.write("shell", text.replace('exec nsenter', 'NCCL_IB_DISABLE=1 exec nsenter'))
+        process = self.finished(self.start_sweep([{"shape": "2x1x1", "workload": {"steps": 3}}]))
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertIn("ranks will differ: NCCL_IB_DISABLE is 1 on host-b, not set on host-a", process.err)
 
     def test_doctor_tries_the_hosts_of_a_layout_file(self):
         def findings(hosts):

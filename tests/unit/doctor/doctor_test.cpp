@@ -71,6 +71,24 @@ TEST(Doctor, FindsEachFault) {
          c.host_names = {"vm0", "vm1"};
          c.hosts = MpiLaunch{};
        }},
+      {"blocker hosts_one_machine",
+       [](Checkup& c) {
+         c.host_names = {"vm0", "vm1"};
+         c.hosts = MpiLaunch{.status = 0, .text = ""};
+         c.one_machine = "hosts 'vm0' and 'vm1' are one machine";
+       }},
+      {"note hosts_shared_address",
+       [](Checkup& c) {
+         c.host_names = {"vm0", "vm1"};
+         c.hosts = MpiLaunch{.status = 0, .text = ""};
+         c.shared_addresses = {{{"docker0", "172.17.0.1", 16}, {"vm0", "vm1"}}};
+       }},
+      {"warning hosts_variables",
+       [](Checkup& c) {
+         c.host_names = {"vm0", "vm1"};
+         c.hosts = MpiLaunch{.status = 0, .text = ""};
+         c.unlike_variables = {"NCCL_DEBUG is INFO on vm0, not set on vm1"};
+       }},
       {"blocker layout",
        [](Checkup& c) {
          c.layout = LayoutCheck{"l.json", 1, {"l.json: /layouts/0: no GPU 2"}};

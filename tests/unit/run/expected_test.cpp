@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "base/errors.h"
+#include "bench/cli/process.h"
 #include "bench/cli/run_request.h"
 #include "bench/run/rank_facts.h"
 #include "comm/layout/layout_json.h"
@@ -48,6 +49,13 @@ TEST(Expected, OfAMigDeviceProfileAndUuid) {
   whole.name = "NVIDIA H200";
   whole.mig_profile = Unknown{"it is no MIG device"};
   EXPECT_THAT(said(whole, {.mig = "1g.18gb"}), HasSubstr("the whole of an NVIDIA H200"));
+}
+
+TEST(Expected, OfCpusAllThatWerePlanned) {
+  const std::string own = to_cpu_list(usable_cpus());
+  EXPECT_EQ(said({}, {.cpus = own}), "");
+  EXPECT_THAT(said({}, {.cpus = own + ",9999"}),
+              HasSubstr("host here has only CPUs " + own + " for this rank: "));
 }
 
 TEST(Expected, OfAVgpuModeAndProfile) {

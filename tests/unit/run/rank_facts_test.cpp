@@ -47,6 +47,20 @@ TEST(RankFacts, WhatDiffersIsNamed) {
                                               "commit ffff against not known"));
 }
 
+TEST(RankFacts, TwoPlannedHostsAreTwoMachines) {
+  auto ranks = two_ranks();
+  EXPECT_EQ(misplacement(ranks, {"a", "b"}), std::nullopt);
+  EXPECT_EQ(misplacement(ranks, {}), std::nullopt) << "nothing was planned";
+  EXPECT_THAT(*misplacement(ranks, {"a", "a"}),
+              HasSubstr("host 'a' of the plan is several machines: rank 0 (vm0) and rank 1 (vm1)"));
+  EXPECT_THAT(*misplacement(ranks, {"a"}), HasSubstr("has 1 rank, and this job 2"));
+  host_name(ranks[1]) = "another name";
+  ranks[1].environments[0].boot_id = ranks[0].environments[0].boot_id;
+  EXPECT_THAT(*misplacement(ranks, {"a", "b"}),
+              HasSubstr("hosts 'a' and 'b' of the plan are one machine: rank 0 (vm0) and rank 1"));
+  EXPECT_EQ(misplacement(ranks, {"a", "a"}), std::nullopt);
+}
+
 TEST(RankFacts, OneGpuHasOneRank) {
   auto ranks = two_ranks();
   gpu_uuid(ranks[1]) = std::string("GPU-0");
