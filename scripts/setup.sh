@@ -117,6 +117,20 @@ provide_lint() {
     --requirement "$root/scripts/lint_requirements.txt" >&2
 }
 
+# Slurm's daemons and commands for the tests: unpacked, as they would start here where installed.
+provide_slurm() {
+  [[ -d $slurm_folder ]] && return
+  local folder package
+  folder=$(mktemp -d) || return 1
+  (
+    cd "$folder" && apt-get -qq download slurmctld slurmd slurm-client slurm-wlm-basic-plugins &&
+      for package in ./*.deb; do dpkg --extract "$package" root || exit 1; done
+  ) >&2 && mkdir -p "$(dirname "$slurm_folder")" && mv "$folder/root" "$slurm_folder"
+  local status=$?
+  rm -rf "$folder"
+  return "$status"
+}
+
 # version_of HEADER PREFIX [FLAG...]: prints PREFIX_MAJOR.PREFIX_MINOR as the header defines them.
 version_of() {
   local header=$1 prefix=$2
@@ -192,6 +206,7 @@ main() {
     provide "$test_needs" || die "the tests cannot be built without these"
     provide "$browser_needs" || say "going on: no browser looks at the pages of reports"
     provide "$sanitizer_needs" || say "going on: the checks that need these will fail"
+    provide_slurm || say "going on: no test starts Slurm"
     provide_lint || say "going on without clang-format and clang-tidy: their checks will fail"
   fi
 

@@ -1,0 +1,90 @@
+"""Slurm on two hosts that are network namespaces: its controller on the first, a daemon on each. The
+packages of Debian are unpacked into a folder (scripts/setup.sh --tests)."""
+
+import os
+import pathlib
+import subprocess
+
+import cli
+from network_hosts import HOSTS, WHY_NOT as WHY_NO_NETWORK, NetworkTest
+
+FOLDER = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "nearmetal/slurm"
+
+
+def daemon(name):
+    """Debian 12 adds -wlm to the names."""
+    return next((str(path) for path in sorted(FOLDER.glob(f"usr/sbin/{name}*"))), None)
+
+
+def plugins():
+    return next((str(path.parent) for path in FOLDER.glob("usr/lib/*/*/auth_none.so")), None)
+
+
+WHY_NOT = WHY_NO_NETWORK or ("" if daemon("slurmctld") and daemon("slurmd") and plugins() else
+                             f"Slurm is not in {FOLDER}")
+
+# Nobody is asked who he is, so that no munge is needed. CPUs are more than there are.
+CONFIGURATION = """
+ClusterName=made
+SlurmctldHost=host-a
+SlurmUser=root
+AuthType=auth/none
+CredType=cred/none
+PluginDir={plugins}
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+TmpFS={folder}/tmp-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SwitchType=switch/none
+MailProg=/bin/true
+KillWait=10
+SlurmdParameters=config_overrides
+NodeName=host-a,host-b CPUs=4
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+class SlurmTest(NetworkTest):
+    def setUp(self):
+        super().setUp()
+        names = "127.0.0.1 localhost\n" + "".join(f"{address} {host}\n" for host, address in HOSTS.items())
+        hosts = self.write("hosts", names)
+        os.mkdir(self.path("state"))
+        configuration = self.write("slurm.conf", CONFIGURATION.format(plugins=plugins(), folder=self.folder))
+        libraries = f"{plugins()}:{pathlib.Path(plugins()).parent}"
+        self.environment = {**cli.clean_environment(), "SLURM_CONF": configuration,
+                            "LD_LIBRARY_PATH": libraries,
+                            "PATH": f"{FOLDER}/usr/bin:{os.environ['PATH']}"}
+        for host in HOSTS:
+            self.on(host, "mount", "--bind", hosts, "/etc/hosts")
+        self.start_on("host-a", daemon("slurmctld"), "-D", "-f", configuration)
+        for host in HOSTS:
+            for folder in ("spool", "tmp"):
+                os.mkdir(self.path(f"{folder}-{host}"))
+            self.start_on(host, daemon("slurmd"), "-D", "-f", configuration, "-N", host,
+                       "-d", daemon("slurmstepd"))
+        idle = ("sinfo", "--noheader", "--states=idle", "--format=%D")
+        self.assertTrue(cli.wait_until(lambda: self.slurm(*idle).stdout.strip() == "2", 30),
+                        self.log())
+
+    def start_on(self, host, *command):
+        with open(self.path("daemons.log"), "a", encoding="utf-8") as log:
+            process = subprocess.Popen(self.inside(host, *command), env=self.environment, cwd=self.folder,
+                                       stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+
+    def log(self):
+        with open(self.path("daemons.log"), encoding="utf-8") as log:
+            return log.read()[-4000:]
+
+    def slurm(self, *command):
+        """A command on host-a, to its end."""
+        return subprocess.run(self.inside("host-a", *command), env=self.environment, cwd=self.folder,
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=cli.limit(100), check=False)
