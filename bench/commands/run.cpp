@@ -158,7 +158,11 @@ class RankJob {
     together(world_, [&] { task.kernels = find_kernel_choices(device.config, device.info); });
     task.start.warnings = task.kernels.warnings;
     std::optional<LastReport> last;
-    if (world_.rank() == 0 && (world_.size() > 1 || control_)) last.emplace(task, destination_);
+    if (world_.rank() == 0 && (world_.size() > 1 || control_ || kept_.file)) {
+      // In a file for this alone the report of all ranks takes its place at any time.
+      const std::chrono::milliseconds patience{kept_.file ? 0 : 500};
+      last.emplace(task, kept_.file || control_ ? kept_ : destination_, patience);
+    }
     const RankResult result = run_rank(task);
     return publish_job(make_rank_report(request_, device, task.start, result), last);
   }
@@ -174,10 +178,8 @@ class RankJob {
 
   void require_destination(const RunConfig& config) {
     require_whole_replicas(config, world_.size());
-    if (request_.conducted) {
-      destination_ = last_report_for_sweep();
-      return;
-    }
+    kept_ = last_report_file();
+    if (request_.conducted) return;
     if (!request_.no_report) destination_ = choose_destination(config);
     terminal_.remark(flags_without_effect({config, request_.given}, world_.size()));
     if (world_.rank() == 0 && destination_.file) {
@@ -255,13 +257,15 @@ class RankJob {
       report.exit_code = static_cast<int>(code);
       if (request_.config.no_host_info && !control_) leave_out_host_info(report);
       if (control_) {
-        last->finish_for_sweep(report);
+        last->finish(report);
         Event event;
         event.kind = EventKind::result;
         event.report = report;
         reporter_->report(event);
       } else {
-        publish(report, last ? last->finish() : destination_, context_.asked_by, terminal_);
+        if (kept_.file) last->finish(report);
+        const bool may_replace = last && !kept_.file;  // what it wrote itself
+        publish(report, may_replace ? last->finish() : destination_, context_.asked_by, terminal_);
       }
       const Run& run = report.arms[0].runs[0];
       if (run.status != Status::complete) terminal_.error(status_text(run));
@@ -274,7 +278,8 @@ class RankJob {
   Terminal terminal_;
   World& world_;
   Watchdog* watchdog_;
-  Destination destination_;
+  Destination destination_;  // of the report of all ranks
+  Destination kept_{};       // the file that a sweep or a script names for the last one; none: none
   std::optional<ProgressReporter> reporter_;  // of a job that a sweep started
   std::optional<SweepControl> control_;       // the same, on rank 0
 };

@@ -15,6 +15,7 @@
 #include "bench/environment/leave_out_host_info.h"
 #include "bench/environment/system_files.h"
 #include "bench/run/rank_run.h"
+#include "comm/launch/launch_plan.h"
 #include "reports/document/metric.h"
 #include "reports/json/json.h"
 
@@ -73,8 +74,6 @@ class ControlledConsensus : public Consensus {
   bool in_window_ = false;
   bool reported_ = false;  // whether this rank reported that it is ready
 };
-
-constexpr std::chrono::milliseconds patience{500};
 
 TrainerResult result_so_far(const TrainerProgress& progress) {
   TrainerResult found;
@@ -251,15 +250,17 @@ std::unique_ptr<Consensus> make_controlled(Consensus& inner, SweepControl& contr
   return std::make_unique<ControlledConsensus>(inner, control);
 }
 
-Destination last_report_for_sweep() {
+Destination last_report_file() {
   const char* const file = std::getenv(last_report_variable);
   if (file == nullptr || !is_there(std::filesystem::path(file).parent_path())) return {};
   return {.file = file, .replace = true};
 }
 
-LastReport::LastReport(const RankTask& task, Destination destination)
+LastReport::LastReport(const RankTask& task, Destination destination,
+                       std::chrono::milliseconds patience)
     : task_(task),
       destination_(std::move(destination)),
+      patience_(patience),
       thread_([this](const std::stop_token& over) { wait_for_stop(over); }) {}
 
 void LastReport::wait_for_stop(const std::stop_token& over) {
@@ -269,7 +270,7 @@ void LastReport::wait_for_stop(const std::stop_token& over) {
   while (task_.context.stop == 0 && failure() == nullptr) {
     if (ends_within(std::chrono::milliseconds(poll_milliseconds), over)) return;
   }
-  if (failure() == nullptr && ends_within(patience, over)) return;
+  if (failure() == nullptr && patience_.count() > 0 && ends_within(patience_, over)) return;
   const std::optional<Report> report = report_so_far(task_, failure());
   if (report) write(*report);
 }
@@ -292,7 +293,7 @@ Destination LastReport::finish() {
   return destination_;
 }
 
-void LastReport::finish_for_sweep(const Report& report) {
+void LastReport::finish(const Report& report) {
   finish();
   write(report);
 }

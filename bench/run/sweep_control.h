@@ -100,27 +100,22 @@ class SweepControl {
 /// The consensus of `inner`, held back by `control`; both must outlive it.
 std::unique_ptr<Consensus> make_controlled(Consensus& inner, SweepControl& control);
 
-/// The variable in which a sweep names, for a job of its own, the file that takes the last report:
-/// a launcher that is told to end hands on nothing more of what its ranks print. Ranks on other
-/// hosts do not have it.
-constexpr const char* last_report_variable = "NEARMETAL_LAST_REPORT";
-
 /// The file of the last report, where this process has it and its folder is there.
-Destination last_report_for_sweep();
+Destination last_report_file();
 
 /// A launcher that is told to end kills its ranks a second later (Open MPI), while a step, or what
-/// comes after the window, may take longer. Half a second after `stop` this writes, from a thread
-/// of its own, what this rank has measured until then: a partial report without the other ranks.
-/// The same, failed, where the watchdog ends the job.
+/// comes after the window, may take longer. After `stop` this writes, from a thread of its own,
+/// what this rank has measured until then: a partial report without the other ranks. The same,
+/// failed, where the watchdog ends the job.
 class LastReport {
  public:
-  /// The task must outlive it.
-  LastReport(const RankTask& task, Destination destination);
+  /// The task must outlive it. `patience`: with the report of all ranks, after `stop`.
+  LastReport(const RankTask& task, Destination destination, std::chrono::milliseconds patience);
 
   /// Where the report of all ranks goes, which is there now: in place of what was written here.
   Destination finish();
-  /// Leaves that report for the sweep, as the launcher may be gone that would hand it on.
-  void finish_for_sweep(const Report& report);
+  /// Leaves that report in the file, as the launcher may be gone that would hand it on.
+  void finish(const Report& report);
 
  private:
   void wait_for_stop(const std::stop_token& over);
@@ -128,6 +123,7 @@ class LastReport {
 
   const RankTask& task_;
   Destination destination_;
+  const std::chrono::milliseconds patience_;
   std::jthread thread_;
 };
 

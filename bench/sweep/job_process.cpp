@@ -23,6 +23,7 @@
 #include "bench/cli/process.h"
 #include "bench/environment/system_files.h"
 #include "bench/run/sweep_control.h"
+#include "comm/launch/launch_plan.h"
 #include "comm/world.h"
 #include "models/probe.h"
 #include "reports/document/metric.h"

@@ -16,6 +16,11 @@
 
 namespace nearmetal {
 
+/// The variable in which a sweep or a script names, for each job, the file that takes the last
+/// report: a launcher that is told to end hands on nothing more of what its ranks print. Ranks on
+/// other hosts do not have it.
+inline constexpr const char* last_report_variable = "NEARMETAL_LAST_REPORT";
+
 struct LaunchOptions {
   bool as_root = false;  // of the one who launches: Open MPI asks for a confirmation
   std::optional<double> timeout_seconds;

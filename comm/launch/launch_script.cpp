@@ -19,9 +19,11 @@ namespace {
 
 constexpr const char* shebang = "#!/usr/bin/env bash\n";
 
-// Background jobs of a script ignore SIGINT, so that it must end them itself. What a job writes has
-// the name of a report once the job has ended; one that wrote nothing leaves nothing. A report that
-// cannot get its name is left under that of its part. Each job has a TMPDIR of its own: two mpirun
+// Background jobs of a script ignore SIGINT, so that it must end them itself. What a job prints has
+// the name of a report once the job has ended, if it is one: a launcher that is killed forwards a
+// part. Then the file takes its place that rank 0 keeps, where this folder is its own, too. A job
+// that printed nothing leaves nothing; what is no report, or cannot get its name, is left under
+// that of its part. Each job has a TMPDIR of its own: two mpirun
 // of Open MPI 4 that start at once would both create their session folder, and one would fail; and
 // a session of its own, by which is found what its launcher leaves behind; the errors of
 // processes that end meanwhile are not shown.
@@ -47,16 +49,28 @@ end_session() { # such as an ssh that hangs
   done
 }
 
+is_report() { # or may be, where the program is on other hosts alone
+  [[ -s $1 ]] && { ! command -v "$program" >/dev/null || "$program" validate "$1" >/dev/null; }
+}
+
+publish() { # a report, by its name
+  if is_report "$1.part"; then
+    mv "$1.part" "$1" || status=9
+  elif is_report "$1.last" 2>/dev/null; then
+    mv "$1.last" "$1" || status=9
+    rm -f "$1.part"
+  elif [[ ! -s $1.part ]]; then
+    rm -f "$1.part"
+  fi
+  rm -f "$1.last"
+}
+
 wait_for_jobs() {
   local i
   for i in "${!jobs[@]}"; do
     wait "${jobs[i]}" || status=$?
     end_session "${jobs[i]}"
-    if [[ -s ${reports[i]}.part ]]; then
-      mv "${reports[i]}.part" "${reports[i]}" || status=9
-    else
-      rm -f "${reports[i]}.part"
-    fi
+    publish "${reports[i]}"
   done
   jobs=()
   reports=()
@@ -138,10 +152,10 @@ std::string layout_function(const LaunchPlan& plan, size_t layout) {
       text += "  readarray -t choices < <(first_choices '^(" + joined(open, "|") + ")=' " +
               report_name(plan, layout, all_repeats, job) + ")\n";
     }
-    text +=
-        "  mkdir -p " + folder + "\n  TMPDIR=" + folder + " setsid " + shell_quoted(commands[job]);
-    if (!open.empty()) text += " ${choices[@]+\"${choices[@]}\"}";
     const std::string report = "\"" + report_name(plan, layout, "$1", job);
+    text += "  mkdir -p " + folder + "\n  TMPDIR=" + folder + " " + last_report_variable +
+            "=$PWD/" + report + ".last\" setsid " + shell_quoted(commands[job]);
+    if (!open.empty()) text += " ${choices[@]+\"${choices[@]}\"}";
     text += " \\\n    </dev/null >" + report + ".part\" &\n";
     text += "  jobs+=($!) reports+=(" + report + "\")\n";
   }
@@ -163,10 +177,8 @@ std::string all_reports(const LaunchPlan& plan) {
 // `at_end`: lines behind the last launch.
 std::string script_body(const LaunchPlan& plan, const std::string& at_end = "") {
   std::string text = functions;
-  if (leaves_choices(plan)) {
-    text += "program=" + shell_quoted(plan.file.launcher.program.value_or("nearmetal")) + "\n";
-    text += first_choices;
-  }
+  text += "program=" + shell_quoted(plan.file.launcher.program.value_or("nearmetal")) + "\n";
+  if (leaves_choices(plan)) text += first_choices;
   for (size_t i = 0; i < plan.placements.size(); ++i) text += layout_function(plan, i);
   text += "\nrequire_new" + all_reports(plan) + "\n";
   for (const Launch& launch : plan.launches) {

@@ -88,7 +88,9 @@ class MpiJob(plans.Plan):
             command = [line for line in script.splitlines() if f"{arm} " in line]
             self.assertEqual(len(command), 1, script)
             found = [word for word in command[0].split() if word not in ("nearmetal", "\\")]
-            self.assertEqual(found, ['TMPDIR="$scratch/job1"', "setsid", *words])
+            self.assertEqual(found[0], 'TMPDIR="$scratch/job1"')
+            self.assertRegex(found[1], r'^NEARMETAL_LAST_REPORT=\$PWD/"[^"]*\.report\.json\.last"$')
+            self.assertEqual(found[2:], ["setsid", *words])
 
     def test_workers_have_what_is_asked_for(self):
         def limits(*arguments):

@@ -17,14 +17,16 @@ MODULES_ARE_THERE = all(
     (pathlib.Path(cli.EXECUTABLE).parent / f"libnearmetal_{name}.so").exists()
     for name in ("cpu", "mpi"))
 
-# For each argument one line; the report that the real one would print. Fails where it is told to.
+REPORT = pathlib.Path(__file__).parents[1] / "data" / "report-1.2.json"
+
+# For each argument one line; a report, as the real one would print. Fails where it is told to.
 # One write for a call, as several may be made at once: printf alone would write line by line.
 FAKE_MPIRUN = """#!/bin/bash
 call=$(printf '%s\\n' "$@" ---)
 cat <<<"$call" >>"$CALLS"
 echo "$TMPDIR" >>"$CALLS.folders"
 for word; do [[ $word != --batch=13 ]] || exit 6; done
-echo '{"fake": "report"}'
+cat "$REPORT"
 """
 
 
@@ -35,11 +37,15 @@ class Scripts(plans.Plan):
         os.chmod(path, 0o755)
         return path
 
+    def here(self, script):
+        """A script whose program is on this machine, too."""
+        return script.replace("/opt/nearmetal", cli.EXECUTABLE)
+
     def run_script(self, script, **variables):
         """Runs a generated script with a fake mpirun; returns its process and the calls."""
         self.fake("mpirun", FAKE_MPIRUN)
         self.fake("scontrol", '#!/bin/bash\n[[ $2 == hostnames ]] && printf "n7\\nn9\\n"\n')
-        environment = {**cli.clean_environment(), "CALLS": self.path("calls"),
+        environment = {**cli.clean_environment(), "CALLS": self.path("calls"), "REPORT": str(REPORT),
                        "PATH": self.path("bin") + ":" + os.environ["PATH"], **variables}
         process = subprocess.run(["bash", self.write("script", script)], cwd=self.folder,
                                  env=environment, capture_output=True, text=True, timeout=cli.limit(60),
@@ -85,17 +91,20 @@ class Scripts(plans.Plan):
         process, calls = self.run_script(script)
         self.assertEqual((process.returncode, len(calls)), (9, 1))
         part = self.path("1-1x1x1-run1.report.json.part")
-        self.assertEqual(pathlib.Path(part).read_text(encoding="utf-8"), '{"fake": "report"}\n')
+        self.assertEqual(pathlib.Path(part).read_bytes(), REPORT.read_bytes())
         again, all_calls = self.run_script(script)
         self.assertEqual((again.returncode, all_calls), (9, calls), "nothing is started")
 
     def test_a_script_that_is_ended_keeps_what_its_jobs_still_report(self):
-        script = self.plan("2*(1x1x1)", "--hosts", "a:2", "--repeats", "3", "--format", "sh")
-        self.fake("mpirun", "#!/bin/bash\ntrap 'echo partial; kill $!; exit 143' TERM\n"
-                            "sleep 60 &\necho >>started\nwait\n")
-        environment = {**cli.clean_environment(),
+        script = self.here(self.plan("2*(1x1x1)", "--hosts", "a:2", "--repeats", "3", "--format", "sh"))
+        environment = {**cli.clean_environment(), "REPORT": str(REPORT),
                        "PATH": self.path("bin") + ":" + os.environ["PATH"]}
-        for number, code in (signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129):
+        whole = 'cat "$REPORT"'
+        cut = 'head -c 10240 "$REPORT"; cp "$REPORT" "$NEARMETAL_LAST_REPORT"'
+        for number, code, last_words in ((signal.SIGTERM, 143, whole), (signal.SIGTERM, 143, cut),
+                                         (signal.SIGINT, 130, cut), (signal.SIGHUP, 129, whole)):
+            self.fake("mpirun", f"#!/bin/bash\ntrap '{last_words}; kill $!; exit 143' TERM\n"
+                                "sleep 60 &\necho >>started\nwait\n")
             process = subprocess.Popen(["bash", self.write("script", script)], cwd=self.folder,
                                        env=environment, stderr=subprocess.PIPE)
             self.assertTrue(cli.wait_until(lambda: len(self.lines_of("started")) == 2, 20))
@@ -104,8 +113,21 @@ class Scripts(plans.Plan):
             self.assertEqual(process.returncode, code)
             left = sorted(name for name in os.listdir(self.folder) if ".report.json" in name)
             self.assertEqual(left, [f"1-2--1x1x1--run1-job{job}.report.json" for job in (1, 2)])
+            for name in left:
+                self.assertEqual(pathlib.Path(self.path(name)).read_bytes(), REPORT.read_bytes())
             for name in [*left, "started"]:
                 os.remove(self.path(name))
+
+    def test_what_is_no_report_is_not_published(self):
+        script = self.here(self.plan("1x1x1", "--hosts", "a:1", "--repeats", "1", "--format", "sh"))
+        self.fake("mpirun", '#!/bin/bash\nhead -c 10240 "$REPORT"\n')
+        environment = {**cli.clean_environment(), "REPORT": str(REPORT),
+                       "PATH": self.path("bin") + ":" + os.environ["PATH"]}
+        process = subprocess.run(["bash", self.write("script", script)], cwd=self.folder, env=environment,
+                                 capture_output=True, text=True, timeout=cli.limit(20), check=False)
+        left = [name for name in os.listdir(self.folder) if ".report.json" in name]
+        self.assertEqual(left, ["1-1x1x1-run1.report.json.part"])
+        self.assertIn("1-1x1x1-run1.report.json.part is not a valid report: ", process.stderr)
 
     @cli.unittest.skipUnless(shutil.which("mpirun") and MODULES_ARE_THERE, "there is no mpirun")
     def test_a_remote_shell_that_hangs_ends_with_the_script(self):
@@ -180,7 +202,7 @@ class Scripts(plans.Plan):
         self.assertEqual(process.returncode, 0, process.stderr)
         folders = [name for name in os.listdir(self.folder) if re.fullmatch(r"\d{8}T\d{6}Z", name)]
         self.assertEqual(len(os.listdir(self.path(folders[0]))), 2)
-        self.assertEqual(process.stdout, '{"fake": "report"}\n' * 2)
+        self.assertEqual(process.stdout, REPORT.read_text(encoding="utf-8") * 2)
         self.assertIn("nearmetal-worker-0.nearmetal:2,nearmetal-worker-1.nearmetal:2", calls[0])
 
     @cli.unittest.skipUnless(shutil.which("mpirun") and MODULES_ARE_THERE,

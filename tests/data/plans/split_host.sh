@@ -21,16 +21,28 @@ end_session() { # such as an ssh that hangs
   done
 }
 
+is_report() { # or may be, where the program is on other hosts alone
+  [[ -s $1 ]] && { ! command -v "$program" >/dev/null || "$program" validate "$1" >/dev/null; }
+}
+
+publish() { # a report, by its name
+  if is_report "$1.part"; then
+    mv "$1.part" "$1" || status=9
+  elif is_report "$1.last" 2>/dev/null; then
+    mv "$1.last" "$1" || status=9
+    rm -f "$1.part"
+  elif [[ ! -s $1.part ]]; then
+    rm -f "$1.part"
+  fi
+  rm -f "$1.last"
+}
+
 wait_for_jobs() {
   local i
   for i in "${!jobs[@]}"; do
     wait "${jobs[i]}" || status=$?
     end_session "${jobs[i]}"
-    if [[ -s ${reports[i]}.part ]]; then
-      mv "${reports[i]}.part" "${reports[i]}" || status=9
-    else
-      rm -f "${reports[i]}.part"
-    fi
+    publish "${reports[i]}"
   done
   jobs=()
   reports=()
@@ -46,11 +58,12 @@ require_new() {
     fi
   done
 }
+program=/opt/nearmetal
 
 layout_1() {
   echo "launch $((++number)) of 45:" 'whole host, one GPU,' "run $1" >&2
   mkdir -p "$scratch/job1"
-  TMPDIR="$scratch/job1" setsid mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,vader --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0 /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=whole host, one GPU' --ranks=1 \
+  TMPDIR="$scratch/job1" NEARMETAL_LAST_REPORT=$PWD/"1-whole-host--one-GPU-run$1.report.json.last" setsid mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,vader --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0 /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=whole host, one GPU' --ranks=1 \
     </dev/null >"1-whole-host--one-GPU-run$1.report.json.part" &
   jobs+=($!) reports+=("1-whole-host--one-GPU-run$1.report.json")
 }
@@ -58,7 +71,7 @@ layout_1() {
 layout_2() {
   echo "launch $((++number)) of 45:" 'whole host, two GPUs,' "run $1" >&2
   mkdir -p "$scratch/job1"
-  TMPDIR="$scratch/job1" setsid mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,vader --timeout 1800 --host localhost:2 -np 2 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=whole host, two GPUs' --ranks=2 \
+  TMPDIR="$scratch/job1" NEARMETAL_LAST_REPORT=$PWD/"2-whole-host--two-GPUs-run$1.report.json.last" setsid mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,vader --timeout 1800 --host localhost:2 -np 2 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=whole host, two GPUs' --ranks=2 \
     </dev/null >"2-whole-host--two-GPUs-run$1.report.json.part" &
   jobs+=($!) reports+=("2-whole-host--two-GPUs-run$1.report.json")
 }
@@ -66,11 +79,11 @@ layout_2() {
 layout_3() {
   echo "launch $((++number)) of 45:" 'whole host, two jobs,' "run $1" >&2
   mkdir -p "$scratch/job1"
-  TMPDIR="$scratch/job1" setsid mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,vader --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0 -x NCCL_RAS_ADDR=localhost:28028 /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=whole host, two jobs, job 1' --ranks=1 \
+  TMPDIR="$scratch/job1" NEARMETAL_LAST_REPORT=$PWD/"3-whole-host--two-jobs-run$1-job1.report.json.last" setsid mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,vader --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0 -x NCCL_RAS_ADDR=localhost:28028 /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=whole host, two jobs, job 1' --ranks=1 \
     </dev/null >"3-whole-host--two-jobs-run$1-job1.report.json.part" &
   jobs+=($!) reports+=("3-whole-host--two-jobs-run$1-job1.report.json")
   mkdir -p "$scratch/job2"
-  TMPDIR="$scratch/job2" setsid mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,vader --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=1 -x NCCL_RAS_ADDR=localhost:28029 /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=whole host, two jobs, job 2' --ranks=1 \
+  TMPDIR="$scratch/job2" NEARMETAL_LAST_REPORT=$PWD/"3-whole-host--two-jobs-run$1-job2.report.json.last" setsid mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,vader --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=1 -x NCCL_RAS_ADDR=localhost:28029 /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=whole host, two jobs, job 2' --ranks=1 \
     </dev/null >"3-whole-host--two-jobs-run$1-job2.report.json.part" &
   jobs+=($!) reports+=("3-whole-host--two-jobs-run$1-job2.report.json")
 }
@@ -78,7 +91,7 @@ layout_3() {
 layout_4() {
   echo "launch $((++number)) of 45:" 'one VM, one GPU,' "run $1" >&2
   mkdir -p "$scratch/job1"
-  TMPDIR="$scratch/job1" setsid mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=one VM, one GPU' --emulated --ranks=1 --gpu=0 \
+  TMPDIR="$scratch/job1" NEARMETAL_LAST_REPORT=$PWD/"4-one-VM--one-GPU-run$1.report.json.last" setsid mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=one VM, one GPU' --emulated --ranks=1 --gpu=0 \
     </dev/null >"4-one-VM--one-GPU-run$1.report.json.part" &
   jobs+=($!) reports+=("4-one-VM--one-GPU-run$1.report.json")
 }
@@ -86,7 +99,7 @@ layout_4() {
 layout_5() {
   echo "launch $((++number)) of 45:" 'one VM, two GPUs,' "run $1" >&2
   mkdir -p "$scratch/job1"
-  TMPDIR="$scratch/job1" setsid mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:2 -np 2 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo sh -c 'case $OMPI_COMM_WORLD_RANK in 0) exec "$@" --gpu=0;; 1) exec "$@" --gpu=1;; *) echo not started by mpirun of Open MPI >&2; exit 2;; esac' sh /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=one VM, two GPUs' --emulated --ranks=2 \
+  TMPDIR="$scratch/job1" NEARMETAL_LAST_REPORT=$PWD/"5-one-VM--two-GPUs-run$1.report.json.last" setsid mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:2 -np 2 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo sh -c 'case $OMPI_COMM_WORLD_RANK in 0) exec "$@" --gpu=0;; 1) exec "$@" --gpu=1;; *) echo not started by mpirun of Open MPI >&2; exit 2;; esac' sh /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=one VM, two GPUs' --emulated --ranks=2 \
     </dev/null >"5-one-VM--two-GPUs-run$1.report.json.part" &
   jobs+=($!) reports+=("5-one-VM--two-GPUs-run$1.report.json")
 }
@@ -94,7 +107,7 @@ layout_5() {
 layout_6() {
   echo "launch $((++number)) of 45:" 'two VMs, one GPU each, one job,' "run $1" >&2
   mkdir -p "$scratch/job1"
-  TMPDIR="$scratch/job1" setsid mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:2 -np 2 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo sh -c 'case $OMPI_COMM_WORLD_RANK in 0) exec env CUDA_VISIBLE_DEVICES=0 NCCL_HOSTID=localhost-vm0 "$@" --gpu=0;; 1) exec env CUDA_VISIBLE_DEVICES=1 NCCL_HOSTID=localhost-vm1 "$@" --gpu=0;; *) echo not started by mpirun of Open MPI >&2; exit 2;; esac' sh /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=two VMs, one GPU each, one job' --emulated --ranks=2 \
+  TMPDIR="$scratch/job1" NEARMETAL_LAST_REPORT=$PWD/"6-two-VMs--one-GPU-each--one-job-run$1.report.json.last" setsid mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:2 -np 2 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo sh -c 'case $OMPI_COMM_WORLD_RANK in 0) exec env CUDA_VISIBLE_DEVICES=0 NCCL_HOSTID=localhost-vm0 "$@" --gpu=0;; 1) exec env CUDA_VISIBLE_DEVICES=1 NCCL_HOSTID=localhost-vm1 "$@" --gpu=0;; *) echo not started by mpirun of Open MPI >&2; exit 2;; esac' sh /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=two VMs, one GPU each, one job' --emulated --ranks=2 \
     </dev/null >"6-two-VMs--one-GPU-each--one-job-run$1.report.json.part" &
   jobs+=($!) reports+=("6-two-VMs--one-GPU-each--one-job-run$1.report.json")
 }
@@ -102,11 +115,11 @@ layout_6() {
 layout_7() {
   echo "launch $((++number)) of 45:" 'two VMs, one GPU each, independent,' "run $1" >&2
   mkdir -p "$scratch/job1"
-  TMPDIR="$scratch/job1" setsid mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28028 -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=two VMs, one GPU each, independent, job 1' --emulated --ranks=1 --gpu=0 \
+  TMPDIR="$scratch/job1" NEARMETAL_LAST_REPORT=$PWD/"7-two-VMs--one-GPU-each--independent-run$1-job1.report.json.last" setsid mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28028 -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=two VMs, one GPU each, independent, job 1' --emulated --ranks=1 --gpu=0 \
     </dev/null >"7-two-VMs--one-GPU-each--independent-run$1-job1.report.json.part" &
   jobs+=($!) reports+=("7-two-VMs--one-GPU-each--independent-run$1-job1.report.json")
   mkdir -p "$scratch/job2"
-  TMPDIR="$scratch/job2" setsid mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=1 -x NCCL_HOSTID=localhost-vm1 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28029 -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=two VMs, one GPU each, independent, job 2' --emulated --ranks=1 --gpu=0 \
+  TMPDIR="$scratch/job2" NEARMETAL_LAST_REPORT=$PWD/"7-two-VMs--one-GPU-each--independent-run$1-job2.report.json.last" setsid mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=1 -x NCCL_HOSTID=localhost-vm1 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28029 -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=two VMs, one GPU each, independent, job 2' --emulated --ranks=1 --gpu=0 \
     </dev/null >"7-two-VMs--one-GPU-each--independent-run$1-job2.report.json.part" &
   jobs+=($!) reports+=("7-two-VMs--one-GPU-each--independent-run$1-job2.report.json")
 }
@@ -114,7 +127,7 @@ layout_7() {
 layout_8() {
   echo "launch $((++number)) of 45:" 'two VMs, two GPUs each, one job,' "run $1" >&2
   mkdir -p "$scratch/job1"
-  TMPDIR="$scratch/job1" setsid mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:4 -np 4 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo sh -c 'case $OMPI_COMM_WORLD_RANK in 0) exec env CUDA_VISIBLE_DEVICES=0,1 NCCL_HOSTID=localhost-vm0 "$@" --gpu=0;; 1) exec env CUDA_VISIBLE_DEVICES=0,1 NCCL_HOSTID=localhost-vm0 "$@" --gpu=1;; 2) exec env CUDA_VISIBLE_DEVICES=2,3 NCCL_HOSTID=localhost-vm1 "$@" --gpu=0;; 3) exec env CUDA_VISIBLE_DEVICES=2,3 NCCL_HOSTID=localhost-vm1 "$@" --gpu=1;; *) echo not started by mpirun of Open MPI >&2; exit 2;; esac' sh /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=two VMs, two GPUs each, one job' --emulated --ranks=4 \
+  TMPDIR="$scratch/job1" NEARMETAL_LAST_REPORT=$PWD/"8-two-VMs--two-GPUs-each--one-job-run$1.report.json.last" setsid mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:4 -np 4 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo sh -c 'case $OMPI_COMM_WORLD_RANK in 0) exec env CUDA_VISIBLE_DEVICES=0,1 NCCL_HOSTID=localhost-vm0 "$@" --gpu=0;; 1) exec env CUDA_VISIBLE_DEVICES=0,1 NCCL_HOSTID=localhost-vm0 "$@" --gpu=1;; 2) exec env CUDA_VISIBLE_DEVICES=2,3 NCCL_HOSTID=localhost-vm1 "$@" --gpu=0;; 3) exec env CUDA_VISIBLE_DEVICES=2,3 NCCL_HOSTID=localhost-vm1 "$@" --gpu=1;; *) echo not started by mpirun of Open MPI >&2; exit 2;; esac' sh /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=two VMs, two GPUs each, one job' --emulated --ranks=4 \
     </dev/null >"8-two-VMs--two-GPUs-each--one-job-run$1.report.json.part" &
   jobs+=($!) reports+=("8-two-VMs--two-GPUs-each--one-job-run$1.report.json")
 }
@@ -122,11 +135,11 @@ layout_8() {
 layout_9() {
   echo "launch $((++number)) of 45:" 'two VMs, two GPUs each, independent,' "run $1" >&2
   mkdir -p "$scratch/job1"
-  TMPDIR="$scratch/job1" setsid mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:2 -np 2 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28028 -x NCCL_SOCKET_IFNAME==lo sh -c 'case $OMPI_COMM_WORLD_RANK in 0) exec "$@" --gpu=0;; 1) exec "$@" --gpu=1;; *) echo not started by mpirun of Open MPI >&2; exit 2;; esac' sh /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=two VMs, two GPUs each, independent, job 1' --emulated --ranks=2 \
+  TMPDIR="$scratch/job1" NEARMETAL_LAST_REPORT=$PWD/"9-two-VMs--two-GPUs-each--independent-run$1-job1.report.json.last" setsid mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:2 -np 2 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28028 -x NCCL_SOCKET_IFNAME==lo sh -c 'case $OMPI_COMM_WORLD_RANK in 0) exec "$@" --gpu=0;; 1) exec "$@" --gpu=1;; *) echo not started by mpirun of Open MPI >&2; exit 2;; esac' sh /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=two VMs, two GPUs each, independent, job 1' --emulated --ranks=2 \
     </dev/null >"9-two-VMs--two-GPUs-each--independent-run$1-job1.report.json.part" &
   jobs+=($!) reports+=("9-two-VMs--two-GPUs-each--independent-run$1-job1.report.json")
   mkdir -p "$scratch/job2"
-  TMPDIR="$scratch/job2" setsid mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:2 -np 2 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=2,3 -x NCCL_HOSTID=localhost-vm1 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28029 -x NCCL_SOCKET_IFNAME==lo sh -c 'case $OMPI_COMM_WORLD_RANK in 0) exec "$@" --gpu=0;; 1) exec "$@" --gpu=1;; *) echo not started by mpirun of Open MPI >&2; exit 2;; esac' sh /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=two VMs, two GPUs each, independent, job 2' --emulated --ranks=2 \
+  TMPDIR="$scratch/job2" NEARMETAL_LAST_REPORT=$PWD/"9-two-VMs--two-GPUs-each--independent-run$1-job2.report.json.last" setsid mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:2 -np 2 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=2,3 -x NCCL_HOSTID=localhost-vm1 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28029 -x NCCL_SOCKET_IFNAME==lo sh -c 'case $OMPI_COMM_WORLD_RANK in 0) exec "$@" --gpu=0;; 1) exec "$@" --gpu=1;; *) echo not started by mpirun of Open MPI >&2; exit 2;; esac' sh /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=two VMs, two GPUs each, independent, job 2' --emulated --ranks=2 \
     </dev/null >"9-two-VMs--two-GPUs-each--independent-run$1-job2.report.json.part" &
   jobs+=($!) reports+=("9-two-VMs--two-GPUs-each--independent-run$1-job2.report.json")
 }
