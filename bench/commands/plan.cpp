@@ -57,6 +57,12 @@ constexpr PlanFormat plan_formats[] = {
     {"json", Starter::sweep, without_pods<plan_json>},
     {"sh", Starter::script, without_pods<shell_script>},
     {"slurm", Starter::slurm, without_pods<slurm_script>},
+    {"srun", Starter::srun,
+     [](auto& out, const auto& plan, const auto& pods) {
+       LaunchPlan in_image = plan;
+       in_image.options.container_image = pods.image;
+       out << slurm_script(in_image);
+     }},
     {"mpijob", Starter::mpi_job,
      [](auto& out, const auto& plan, const auto& pods) { out << mpi_job_yaml(plan, pods); }},
 };
@@ -102,7 +108,8 @@ void add_pod_options(Options& options, MpiJobPods& pods) {
       return matching(flag, text, pattern, such_as);
     };
   };
-  options.value("--image", "NAME", "container image, for mpijob", pods.image, image_of);
+  options.value("--image", "NAME", "container image, for mpijob, and for srun with Pyxis",
+                pods.image, image_of);
   options.value("--job-name", "NAME", with_default("name of the job, for mpijob", pods.job_name),
                 pods.job_name, like("[a-z]([a-z0-9-]{0,48}[a-z0-9])?", "nearmetal-2"));
   options.value("--rdma", "RESOURCE[=N]", "RDMA devices of each worker, for mpijob", pods.rdma,
@@ -114,15 +121,18 @@ void add_pod_options(Options& options, MpiJobPods& pods) {
                 pods.volume_claim, like("[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", "reports"));
 }
 
-void require_pods(const MpiJobPods& pods, bool mpi_job) {
+void require_pods(const MpiJobPods& pods, Starter starter) {
+  const bool mpi_job = starter == Starter::mpi_job;
   if (mpi_job && pods.image.empty()) {
     throw std::invalid_argument("--format mpijob needs --image, the image of its containers");
   }
-  const bool any = !pods.image.empty() || pods.job_name != standard_job_name || pods.rdma ||
-                   pods.cpus || pods.memory || pods.volume_claim;
+  const bool has_image = !pods.image.empty() && starter != Starter::srun;
+  const bool any = has_image || pods.job_name != standard_job_name || pods.rdma || pods.cpus ||
+                   pods.memory || pods.volume_claim;
   if (mpi_job || !any) return;
   throw std::invalid_argument(
-      "--image, --job-name, --rdma, --cpus, --memory and --volume-claim are for --format mpijob");
+      "--image, --job-name, --rdma, --cpus, --memory and --volume-claim are for --format mpijob"
+      " (--image for srun, too)");
 }
 
 void add_plan_options(Options& options, PlanForm& form) {
@@ -137,7 +147,8 @@ ExitCode run_plan(const PlanForm& form, const Context& context) {
   PlanRequest request = form.request;
   request.starter = form.format->starter;
   request.job_name = form.pods.job_name;
-  require_pods(form.pods, request.starter == Starter::mpi_job);
+  request.in_container = !form.pods.image.empty();
+  require_pods(form.pods, request.starter);
   const LaunchPlan plan = make_launch_plan(request);
   require_no_input(form.output, files_of(plan, request));
   write_output(form.output, context.terminal,

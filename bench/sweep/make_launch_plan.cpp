@@ -188,9 +188,11 @@ std::vector<Host> addressed(std::vector<Host> hosts, const PlanRequest& request)
     for (size_t i = 0; i < hosts.size(); ++i) {
       hosts[i].address = mpi_job_worker(request.job_name, static_cast<int64_t>(i));
     }
-  } else if (request.starter != Starter::slurm && are_unnamed(hosts)) {
+  } else if (request.starter != Starter::slurm && request.starter != Starter::srun &&
+             are_unnamed(hosts)) {
     throw std::invalid_argument(
-        "hosts without names are for --format slurm and mpijob; name them: --hosts vm0:2,vm1:2");
+        "hosts without names are for --format slurm, srun and mpijob; name them: --hosts "
+        "vm0:2,vm1:2");
   }
   return hosts;
 }
@@ -206,7 +208,7 @@ Launcher asked_launcher(const PlanRequest& request, const std::vector<Host>& hos
   for (const auto& [name, value] : request.variables) launcher.variables[name] = value;
   if (user) launcher.remote_shell = launcher.remote_shell.value_or("ssh") + " -l " + *user;
   if (launcher.program) return launcher;
-  launcher.program = request.starter == Starter::mpi_job ? "nearmetal" : own_path();
+  launcher.program = request.in_container ? "nearmetal" : own_path();
   return launcher;
 }
 
@@ -224,6 +226,20 @@ void require_script_can(const Layout& layout, const Placement& placement) {
   if (!share || (share->mode != SharingMode::serial && !through_mps(*share))) return;
   throw std::invalid_argument(layout.source + ": jobs that share by " + to_string(share->mode) +
                               " are for `nearmetal sweep`; a script cannot start them");
+}
+
+// Each step of Slurm has all GPUs of its nodes that it asks for, the first ones.
+void require_srun_can(const Layout& layout, const Placement& placement) {
+  std::set<std::string> taken;
+  for (const PlacedJob& job : placement.jobs) {
+    std::set<std::string> of_job;
+    for (const PlacedRank& rank : job.ranks) of_job.insert(rank.host);
+    for (const std::string& host : of_job) {
+      if (taken.insert(host).second) continue;
+      throw std::invalid_argument(layout.source + ": --format srun starts one job at a time on a " +
+                                  "host; --format slurm starts several");
+    }
+  }
 }
 
 // Plans hold for one size: on another share of a GPU other kernels are the fastest.
@@ -275,6 +291,7 @@ LaunchPlan place_layouts(const LayoutFile& file, const PlanRequest& request,
   for (const Layout& layout : file.layouts) {
     const Placement placement = place(layout, file.hosts, file.launcher.variables);
     if (script) require_script_can(layout, placement);
+    if (request.starter == Starter::srun) require_srun_can(layout, placement);
     LayoutWorkloads workloads;
     try {
       workloads = with_plans(layout_workloads(file, layout, placement, request.workload), layout,
@@ -378,6 +395,7 @@ LaunchPlan make_launch_plan(const PlanRequest& request) {
   plan.options = {.as_root = plan.conducted && geteuid() == 0,
                   .timeout_seconds = file.limits.job_seconds,
                   .in_allocation = plan.conducted && is_in_allocation(),
+                  .by_srun = request.starter == Starter::srun,
                   .plain_alone = request.plain_alone};
   plan.source = source;
   return plan;

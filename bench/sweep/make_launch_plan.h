@@ -26,7 +26,7 @@ std::string shipped_layout_file(const std::string& name);
 std::string layout_place(const std::string& word);
 
 /// Who starts the jobs of a plan.
-enum class Starter { sweep, script, slurm, mpi_job };
+enum class Starter { sweep, script, slurm, srun, mpi_job };
 
 struct PlanRequest {
   NM_DECLARE_SPECIAL_MEMBERS(PlanRequest);
@@ -43,7 +43,8 @@ struct PlanRequest {
   bool plain_alone = false;                      // see LaunchOptions
   RunRequest workload;                           // its settings stand over the workload of the file
   Starter starter = Starter::sweep;
-  std::string job_name{};  // of a MPIJob
+  std::string job_name{};     // of a MPIJob
+  bool in_container = false;  // of an image that has the program on its PATH
 };
 
 /// Reads the layout file or the short forms, finds the hosts, and places all ranks. Without either:

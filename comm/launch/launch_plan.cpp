@@ -60,8 +60,15 @@ std::string network_of(const PlacedJob& job, const Launcher& launcher) {
   return left_out.empty() ? "" : "^" + joined(left_out, ",");
 }
 
-void append_global(std::vector<std::string>& command, const PlacedJob& job,
-                   const Launcher& launcher, const LaunchOptions& options) {
+std::string assignment(const std::pair<const std::string, std::string>& variable) {
+  return variable.first + "=" + variable.second;
+}
+
+using Variables = std::map<std::string, std::string>;  // of all ranks
+
+std::vector<std::string> mpirun_of(const PlacedJob& job, const Variables& common,
+                                   const Launcher& launcher, const LaunchOptions& options) {
+  std::vector<std::string> command;
   const bool one_host = is_on_one_host(job);
   const bool split = job.ranks.front().vm.has_value();
   append(command, {"mpirun", "--bind-to", "none", "--map-by", "slot", "--mca", "pml", "ob1"});
@@ -89,10 +96,43 @@ void append_global(std::vector<std::string>& command, const PlacedJob& job,
            {"--timeout", std::to_string(std::llround(std::ceil(*options.timeout_seconds)))});
   }
   if (options.as_root) append(command, {"--allow-run-as-root"});
+  append(command,
+         {"--host", hosts_of(job, &PlacedRank::address), "-np", std::to_string(job.ranks.size())});
+  for (const auto& variable : common) append(command, {"-x", assignment(variable)});
+  return command;
 }
 
-std::string assignment(const std::pair<const std::string, std::string>& variable) {
-  return variable.first + "=" + variable.second;
+// A step of the allocation. Ranks have the GPUs that Slurm gives it, and bind themselves.
+std::vector<std::string> srun_of(const PlacedJob& job, Variables common,
+                                 const LaunchOptions& options) {
+  std::vector<std::string> nodes;
+  for (const PlacedRank& rank : job.ranks) add_new(nodes, rank.address);
+  const auto on_each = std::ssize(job.ranks) / std::ssize(nodes);
+  const bool even = std::ranges::all_of(nodes, [&](const std::string& node) {
+    return std::ranges::count(job.ranks, node, &PlacedRank::address) == on_each;
+  });
+  if (!even || job.share) {
+    throw std::invalid_argument(
+        "--format srun is for jobs that share no GPU, with as many ranks on each of their hosts; "
+        "--format slurm starts others");
+  }
+  std::vector<std::string> command;
+  const bool on_gpus = common.erase("CUDA_VISIBLE_DEVICES") > 0;
+  if (!common.empty()) command.emplace_back("env");  // --export takes no commas in values
+  for (const auto& variable : common) command.push_back(assignment(variable));
+  append(command,
+         {"srun", "--mpi=pmix", "--export=ALL", "--kill-on-bad-exit=1", "--cpu-bind=none",
+          "--nodes=" + std::to_string(nodes.size()), "--ntasks=" + std::to_string(job.ranks.size()),
+          "--ntasks-per-node=" + std::to_string(on_each), "--nodelist=" + joined(nodes, ",")});
+  if (on_gpus) append(command, {"--gpus-per-node=" + std::to_string(on_each), "--gpu-bind=none"});
+  if (options.timeout_seconds) {
+    const int64_t minutes = std::llround(std::ceil(*options.timeout_seconds / 60));
+    command.push_back("--time=" + std::to_string(minutes));
+  }
+  if (!options.container_image.empty()) {
+    command.push_back("--container-image=" + options.container_image);
+  }
+  return command;
 }
 
 // The variables that all ranks have with one value.
@@ -135,7 +175,7 @@ OwnWords own_words(const PlacedRank& rank, const std::map<std::string, std::stri
 
 // A shell's script that starts, by the rank, the words behind it with those that are the rank's
 // own.
-std::string choice_by_rank(const std::vector<OwnWords>& words) {
+std::string choice_by_rank(const std::vector<OwnWords>& words, bool by_srun) {
   std::vector<std::pair<OwnWords, std::string>> cases;  // with their ranks, "0|2"
   for (size_t rank = 0; rank < words.size(); ++rank) {
     const auto found =
@@ -146,7 +186,8 @@ std::string choice_by_rank(const std::vector<OwnWords>& words) {
       found->second += "|" + std::to_string(rank);
     }
   }
-  std::string text = "case $OMPI_COMM_WORLD_RANK in ";
+  std::string text =
+      std::string("case $") + (by_srun ? "SLURM_PROCID" : "OMPI_COMM_WORLD_RANK") + " in ";
   for (const auto& [own, ranks] : cases) {
     text += ranks + ") exec ";
     for (const std::string& word : own.before) text += shell_quoted(word) + " ";
@@ -154,7 +195,8 @@ std::string choice_by_rank(const std::vector<OwnWords>& words) {
     for (const std::string& word : own.behind) text += " " + shell_quoted(word);
     text += ";; ";
   }
-  return text + "*) echo not started by mpirun of Open MPI >&2; exit 2;; esac";
+  return text + "*) echo not started by " + (by_srun ? "srun" : "mpirun of Open MPI") +
+         " >&2; exit 2;; esac";
 }
 
 // Jobs that are meant to be on a GPU, or on the same CPUs, at once.
@@ -237,18 +279,16 @@ std::vector<std::string> arguments_of(const LaunchPlan& plan, size_t layout, siz
 std::vector<std::string> launch_command(const PlacedJob& job, const Launcher& launcher,
                                         const std::vector<std::string>& run_arguments,
                                         const LaunchOptions& options) {
-  std::vector<std::string> command;
-  append_global(command, job, launcher, options);
-  append(command,
-         {"--host", hosts_of(job, &PlacedRank::address), "-np", std::to_string(job.ranks.size())});
   const auto common = common_variables(job);
-  for (const auto& variable : common) append(command, {"-x", assignment(variable)});
+  std::vector<std::string> command =
+      options.by_srun ? srun_of(job, common, options) : mpirun_of(job, common, launcher, options);
   std::vector<OwnWords> words;
   for (const PlacedRank& rank : job.ranks)
     words.push_back(own_words(rank, common, !job.stress, options.other_build));
   const bool alike = std::ranges::count(words, words.front()) == std::ssize(words);
   const OwnWords& around =
-      alike ? words.front() : OwnWords{{"sh", "-c", choice_by_rank(words), "sh"}, {}};
+      alike ? words.front()
+            : OwnWords{{"sh", "-c", choice_by_rank(words, options.by_srun), "sh"}, {}};
   append(command, around.before);
   append(command, {launcher.program.value_or("nearmetal")});
   append(command, run_arguments);

@@ -25,8 +25,10 @@ struct LaunchOptions {
   bool as_root = false;  // of the one who launches: Open MPI asks for a confirmation
   std::optional<double> timeout_seconds;
   bool in_allocation = false;  // of a resource manager, which may have fewer tasks than a job here
-  bool other_build = false;    // an earlier one, perhaps, which lacks the latest checks of ranks
-  bool plain_alone = false;    // a job of one rank on this machine starts as in a shell: no mpirun
+  bool by_srun = false;        // of Slurm with PMIx, in place of mpirun
+  std::string container_image{};  // for srun with Pyxis; empty: none
+  bool other_build = false;       // an earlier one, perhaps, which lacks the latest checks of ranks
+  bool plain_alone = false;  // a job of one rank on this machine starts as in a shell: no mpirun
 };
 
 /// mpirun of Open MPI 4.1 or 5 with all its arguments. MPI is kept to TCP, and to shared memory in

@@ -153,8 +153,10 @@ std::string layout_function(const LaunchPlan& plan, size_t layout) {
               report_name(plan, layout, all_repeats, job) + ")\n";
     }
     const std::string report = "\"" + report_name(plan, layout, "$1", job);
-    text += "  mkdir -p " + folder + "\n  TMPDIR=" + folder + " " + last_report_variable +
-            "=$PWD/" + report + ".last\" setsid " + shell_quoted(commands[job]);
+    // Ranks of srun have this environment also on hosts that lack the folder.
+    text += plan.options.by_srun ? "  " : "  mkdir -p " + folder + "\n  TMPDIR=" + folder + " ";
+    text += std::string(last_report_variable) + "=$PWD/" + report + ".last\" setsid " +
+            shell_quoted(commands[job]);
     if (!open.empty()) text += " ${choices[@]+\"${choices[@]}\"}";
     text += " \\\n    </dev/null >" + report + ".part\" &\n";
     text += "  jobs+=($!) reports+=(" + report + "\")\n";
@@ -162,10 +164,11 @@ std::string layout_function(const LaunchPlan& plan, size_t layout) {
   return text + "}\n";
 }
 
-// The reports, each on a line of its own.
-std::string all_reports(const LaunchPlan& plan) {
+// The reports of a repeat, each on a line of its own.
+std::string reports_of(const LaunchPlan& plan, int64_t of_repeat) {
   std::string text;
   for (const Launch& launch : plan.launches) {
+    if (launch.repeat != of_repeat) continue;
     const std::string repeat = std::to_string(launch.repeat);
     for (size_t job = 0; job < plan.placements[launch.layout].jobs.size(); ++job) {
       text += " \\\n  " + shell_quoted(report_name(plan, launch.layout, repeat, job));
@@ -174,16 +177,37 @@ std::string all_reports(const LaunchPlan& plan) {
   return text;
 }
 
+// Before what a repeat does: a task of an array of Slurm does one alone.
+std::string for_repeat(int64_t repeat, bool by_slurm) {
+  return by_slurm ? "is_ours " + std::to_string(repeat) + " && " : "";
+}
+
+// Slurm signals the launchers of a job that is cancelled, too: at a second signal mpirun would kill
+// its ranks at once.
+constexpr const char* of_slurm = R"(
+trap 'let_end; kill "${jobs[@]}" 2>/dev/null; wait_for_jobs; exit 143' TERM
+let_end() { # what was signalled
+  local moments=30
+  while [[ -n $(jobs -pr) ]] && ((--moments > 0)); do sleep 0.1; done
+}
+is_ours() { [[ ${SLURM_ARRAY_TASK_ID-$1} == "$1" ]]; } # a repeat
+)";
+
 // `at_end`: lines behind the last launch.
-std::string script_body(const LaunchPlan& plan, const std::string& at_end = "") {
+std::string script_body(const LaunchPlan& plan, bool by_slurm, const std::string& at_end = "") {
   std::string text = functions;
   text += "program=" + shell_quoted(plan.file.launcher.program.value_or("nearmetal")) + "\n";
   if (leaves_choices(plan)) text += first_choices;
+  if (by_slurm) text += of_slurm;
   for (size_t i = 0; i < plan.placements.size(); ++i) text += layout_function(plan, i);
-  text += "\nrequire_new" + all_reports(plan) + "\n";
+  for (int64_t repeat = 1; repeat <= plan.file.repeats; ++repeat) {
+    text += "\n" + for_repeat(repeat, by_slurm) + "require_new" + reports_of(plan, repeat);
+  }
+  text += "\n\n";
   for (const Launch& launch : plan.launches) {
-    text += function_name(launch.layout) + " " + std::to_string(launch.repeat);
-    text += "; wait_for_jobs\n";
+    const std::string repeat = std::to_string(launch.repeat);
+    text += for_repeat(launch.repeat, by_slurm) + function_name(launch.layout) + " " + repeat;
+    text += by_slurm ? " && wait_for_jobs\n" : "; wait_for_jobs\n";
   }
   return text + at_end + "\nexit \"$status\"\n";
 }
@@ -268,7 +292,7 @@ constexpr const char* own_folder = R"(folder=$(date -u +%Y%m%dT%H%M%SZ)
 
 std::string launcher_script(const LaunchPlan& plan, const MpiJobPods& pods) {
   return std::string(shebang) + own_hosts + (pods.volume_claim ? own_folder : "") +
-         script_body(plan, "\ncat ./*.report.json");
+         script_body(plan, false, "\ncat ./*.report.json");
 }
 
 Json volume(const char* name, const char* kind, const Json& source) {
@@ -332,7 +356,7 @@ Json worker_pod(const std::vector<Host>& hosts, const MpiJobPods& pods) {
 
 }  // namespace
 
-std::string shell_script(const LaunchPlan& plan) { return shebang + script_body(plan); }
+std::string shell_script(const LaunchPlan& plan) { return shebang + script_body(plan, false); }
 
 std::string slurm_script(const LaunchPlan& plan) {
   const std::vector<Host> hosts = hosts_taken(plan);
@@ -355,7 +379,7 @@ std::string slurm_script(const LaunchPlan& plan) {
   if (chosen_by_slurm) {
     text += "\nmapfile -t nodes < <(scontrol show hostnames \"$SLURM_JOB_NODELIST\")\n";
   }
-  return text + script_body(plan);
+  return text + script_body(plan, true);
 }
 
 std::string mpi_job_worker(const std::string& job_name, int64_t index) {

@@ -153,6 +153,19 @@ class Scripts(plans.Plan):
         except FileNotFoundError:
             return []
 
+    def test_srun_starts_what_it_can(self):
+        script = self.plan("2x1x4", "--hosts", "2*4", "--repeats", "1", "--format", "srun", "--image", "a/b:1")
+        (line,) = (line for line in script.splitlines() if " srun " in line)
+        for words in ("--mpi=pmix", "--nodes=2 --ntasks=8 --ntasks-per-node=4", "--gpus-per-node=4",
+                      "--container-image=a/b:1 nearmetal run "):
+            self.assertIn(words, line)
+        self.assertNotIn("CUDA_VISIBLE_DEVICES", line)  # Slurm says which GPUs a step has
+        for layout, hosts, why in (("2*(1x1x1)", "1*2", "one job at a time on a host"),
+                                   ("1x1x2+1x1x1", "a:2,b:2", "")):
+            process = self.call("plan", layout, "--hosts", hosts, "--format", "srun")
+            self.assertEqual(process.returncode, 2 if why else 0, process.err)
+            self.assertIn(why, process.err)
+
     def test_slurm_names_the_nodes(self):
         arguments = ["1x1x4", "2x1x4", "--hosts", "2*4", "--repeats", "1", "--format", "slurm"]
         process, calls = self.run_script(self.plan(*arguments), SLURM_JOB_NODELIST="n[7,9]")

@@ -49,6 +49,10 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 
 
+WORK = ("--model", "resnet20", "--image-size", "32", "--classes", "10", "--batch", "2", "--threads", "1",
+        "--warmup", "1")
+
+
 class SlurmTest(NetworkTest):
     def setUp(self):
         super().setUp()
@@ -88,3 +92,38 @@ class SlurmTest(NetworkTest):
         return subprocess.run(self.inside("host-a", *command), env=self.environment, cwd=self.folder,
                               stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               timeout=cli.limit(100), check=False)
+
+    def reports(self):
+        return sorted(name for name in os.listdir(self.folder) if ".report.json" in name)
+
+    def hosts_of(self, name):
+        """Of each rank."""
+        report = self.report(name)
+        environments = [environment["host_name"] for environment in report["environments"]]
+        return [environments[rank["environment"]] for rank in report["arms"][0]["runs"][0]["ranks"]]
+
+    def write_script(self, *options, starter="slurm"):
+        process = self.slurm(cli.EXECUTABLE, "plan", *options, *WORK, "--format", starter,
+                             "--output", "job.sbatch", "--force")
+        self.assertEqual(process.returncode, 0, process.stderr)
+
+    def job_log(self):
+        return pathlib.Path(self.path("job.log")).read_text(encoding="utf-8")
+
+    def trains(self):
+        """A rank on host-b has computed more than what comes before the first step."""
+        return any(cli.cpu_seconds(pid) > 2 for pid in self.processes_on("host-b"))
+
+    def assert_cancelled_keeps(self, *how):
+        self.write_script("2x1x1", "--hosts", "2*0", "--duration", "600", "--repeats", "1")
+        self.slurm("sbatch", "--output=job.log", "job.sbatch")
+        self.assertTrue(cli.wait_until(self.trains, 60), self.log())
+        self.slurm("scancel", *how, "--user=root")
+        self.assertTrue(cli.wait_until(
+            lambda: not self.slurm("squeue", "--noheader").stdout.strip(), 60), self.log())
+        self.assertEqual(self.reports(), ["1-2x1x1-run1.report.json"], self.job_log())
+        (name,) = self.reports()
+        self.assertEqual(self.call("validate", name).returncode, 0)
+        (run,) = self.report(name)["arms"][0]["runs"]
+        self.assertEqual(run["status"], "partial")
+        self.assertGreater(run["window"]["steps"], 0)

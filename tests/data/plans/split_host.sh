@@ -156,7 +156,8 @@ require_new \
   5-one-VM--two-GPUs-run1.report.json \
   7-two-VMs--one-GPU-each--independent-run1-job1.report.json \
   7-two-VMs--one-GPU-each--independent-run1-job2.report.json \
-  6-two-VMs--one-GPU-each--one-job-run1.report.json \
+  6-two-VMs--one-GPU-each--one-job-run1.report.json
+require_new \
   7-two-VMs--one-GPU-each--independent-run2-job1.report.json \
   7-two-VMs--one-GPU-each--independent-run2-job2.report.json \
   4-one-VM--one-GPU-run2.report.json \
@@ -168,7 +169,8 @@ require_new \
   6-two-VMs--one-GPU-each--one-job-run2.report.json \
   9-two-VMs--two-GPUs-each--independent-run2-job1.report.json \
   9-two-VMs--two-GPUs-each--independent-run2-job2.report.json \
-  1-whole-host--one-GPU-run2.report.json \
+  1-whole-host--one-GPU-run2.report.json
+require_new \
   7-two-VMs--one-GPU-each--independent-run3-job1.report.json \
   7-two-VMs--one-GPU-each--independent-run3-job2.report.json \
   4-one-VM--one-GPU-run3.report.json \
@@ -180,7 +182,8 @@ require_new \
   5-one-VM--two-GPUs-run3.report.json \
   8-two-VMs--two-GPUs-each--one-job-run3.report.json \
   3-whole-host--two-jobs-run3-job1.report.json \
-  3-whole-host--two-jobs-run3-job2.report.json \
+  3-whole-host--two-jobs-run3-job2.report.json
+require_new \
   5-one-VM--two-GPUs-run4.report.json \
   3-whole-host--two-jobs-run4-job1.report.json \
   3-whole-host--two-jobs-run4-job2.report.json \
@@ -192,7 +195,8 @@ require_new \
   1-whole-host--one-GPU-run4.report.json \
   6-two-VMs--one-GPU-each--one-job-run4.report.json \
   9-two-VMs--two-GPUs-each--independent-run4-job1.report.json \
-  9-two-VMs--two-GPUs-each--independent-run4-job2.report.json \
+  9-two-VMs--two-GPUs-each--independent-run4-job2.report.json
+require_new \
   3-whole-host--two-jobs-run5-job1.report.json \
   3-whole-host--two-jobs-run5-job2.report.json \
   2-whole-host--two-GPUs-run5.report.json \
@@ -205,6 +209,7 @@ require_new \
   7-two-VMs--one-GPU-each--independent-run5-job1.report.json \
   7-two-VMs--one-GPU-each--independent-run5-job2.report.json \
   8-two-VMs--two-GPUs-each--one-job-run5.report.json
+
 layout_9 1; wait_for_jobs
 layout_4 1; wait_for_jobs
 layout_3 1; wait_for_jobs
