@@ -81,10 +81,31 @@ auto transformed(const Values& values, const Function& function) {
   return results;
 }
 
+/// The first value with that key; null where there is none.
+template <class Values, class Key, class Projection = std::identity>
+auto* find_in(Values& values, const Key& key, const Projection& projection = {}) {
+  const auto found = std::ranges::find(values, key, projection);
+  return found == std::ranges::end(values) ? nullptr : &*found;
+}
+
 /// Adds a value that is not among them.
 template <class T>
 void add_new(std::vector<T>& values, const std::type_identity_t<T>& value) {
-  if (std::ranges::find(values, value) == values.end()) values.push_back(value);
+  if (find_in(values, value) == nullptr) values.push_back(value);
+}
+
+/// Adds all of others.
+template <class T>
+void append(std::vector<T>& values, std::type_identity_t<std::vector<T>> others) {
+  std::ranges::move(others, std::back_inserter(values));
+}
+
+/// The value beside a key, made where there is none: a map in the order in which keys came.
+template <class Key, class Value>
+Value& value_beside(const std::type_identity_t<Key>& key,
+                    std::vector<std::pair<Key, Value>>& pairs) {
+  auto* const known = find_in(pairs, key, &std::pair<Key, Value>::first);
+  return known != nullptr ? known->second : pairs.emplace_back(key, Value{}).second;
 }
 
 /// `text` with each `what` in it replaced.

@@ -139,8 +139,7 @@ std::vector<std::string> as_parsed(const Command& program,
   const auto command = std::ranges::find(program.commands, arguments[1], &Command::name);
   if (command == program.commands.end() || command->spelled_out == nullptr) return arguments;
   std::vector<std::string> words = {arguments[0], arguments[1]};
-  const auto spelled = command->spelled_out({arguments.begin() + 2, arguments.end()});
-  words.insert(words.end(), spelled.begin(), spelled.end());
+  append(words, command->spelled_out({arguments.begin() + 2, arguments.end()}));
   return words;
 }
 

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <filesystem>
 #include <stdexcept>
-#include <utility>
 
 #include "base/text.h"
 #include "base/text_table.h"
@@ -136,9 +135,7 @@ ExitCode run_list(const BaselineForm& form, const Context& context) {
   std::vector<BaselineSeries> all;
   for (const std::string& name : baseline_names(form.folder)) {
     const std::string place = (fs::path(form.folder) / name).string();
-    for (BaselineSeries& series : read_series(place, name, form, terminal)) {
-      all.push_back(std::move(series));
-    }
+    append(all, read_series(place, name, form, terminal));
   }
   if (form.json) {
     terminal.out << to_json(all);

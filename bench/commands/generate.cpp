@@ -314,11 +314,10 @@ void print_surroundings(std::ostream& out) {
        {"LD_LIBRARY_PATH", "Folders with libraries of CUDA, cuDNN, NCCL and Open MPI."},
        {"NCCL_*, OMPI_*, OMP_*",
         "Variables of these libraries; reports record those that are set."}});
-  std::vector<std::pair<std::string, std::string>> codes;
-  for (const auto& [code, meaning] : exit_meanings()) {
-    codes.emplace_back(std::to_string(static_cast<int>(code)), meaning);
-  }
-  print_terms(out, "\"EXIT STATUS\"", codes);
+  const auto term = [](const ExitMeaning& exit) {
+    return std::pair(std::to_string(static_cast<int>(exit.code)), std::string(exit.meaning));
+  };
+  print_terms(out, "\"EXIT STATUS\"", transformed(exit_meanings(), term));
   print_terms(
       out, "FILES",
       {{"nearmetal-*.report.json", "Reports, in the current folder."},
@@ -361,9 +360,7 @@ std::vector<std::pair<std::string, std::string>> tables_of(const Command& comman
   for (const OptionSpec& option : options_of(command)) {
     if (option.name == "-h,--help") continue;
     const std::string heading = is_argument(option) ? "Arguments" : option.group;
-    auto table = std::ranges::find(tables, heading, &std::pair<std::string, std::string>::first);
-    if (table == tables.end()) table = tables.insert(tables.end(), {heading, ""});
-    table->second += "| " + spelling(option) + " | " + cell(option.help) + " |\n";
+    value_beside(heading, tables) += "| " + spelling(option) + " | " + cell(option.help) + " |\n";
   }
   return tables;
 }

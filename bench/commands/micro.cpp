@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
 #include <memory>
 #include <optional>
 
@@ -121,8 +120,7 @@ std::vector<Probe> find_probes(const PreparedDevice& device, World& world) {
   std::vector<Probe> probes = world.probes();
   if (device.config.device == Device::cuda) {
     Nccl& nccl = set_up_nccl(world);
-    std::ranges::move(nccl.probes(new_nccl_group(world, nccl), world.rank(), world.size(), gpu),
-                      std::back_inserter(probes));
+    append(probes, nccl.probes(new_nccl_group(world, nccl), world.rank(), world.size(), gpu));
   }
   return probes;
 }
@@ -147,8 +145,7 @@ std::vector<Probe> chosen_probes(const MicroForm& form, const std::vector<Patter
   if (std::ranges::any_of(form.patterns, names_step)) {
     if (world.size() > 1) throw std::invalid_argument("PROBE: those of a step are of one rank");
     if (!form.list) ceilings = measured_ceilings(machine, device);
-    std::ranges::move(choose(find_step_probes(device, terminal), expressions),
-                      std::back_inserter(chosen));
+    append(chosen, choose(find_step_probes(device, terminal), expressions));
   }
   if (!chosen.empty()) return chosen;
   throw std::invalid_argument(

@@ -146,8 +146,7 @@ class Sweep {
 
   std::vector<std::string> inputs() const {
     std::vector<std::string> files = files_read_by(form_.request.workload.config);
-    const std::vector<std::string> planned = files_of(plan_, form_.request);
-    files.insert(files.end(), planned.begin(), planned.end());
+    append(files, files_of(plan_, form_.request));
     if (form_.resume.journal) files.push_back(*form_.resume.journal);
     return files;
   }

@@ -15,10 +15,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <set>
-#include <sstream>
 #include <system_error>
 #include <thread>
 #include <utility>
+
+#include "base/text.h"
 
 namespace nearmetal {
 namespace {
@@ -30,10 +31,9 @@ constexpr size_t longest_text = 64 << 20;
 constexpr std::chrono::milliseconds poll_interval{1};
 
 std::vector<char*> pointers_to(const std::vector<std::string>& words) {
-  std::vector<char*> pointers;
-  for (const std::string& word : words) {
-    pointers.push_back(const_cast<char*>(word.c_str()));  // execvpe() does not write to them
-  }
+  std::vector<char*> pointers = transformed(words, [](const std::string& word) {
+    return const_cast<char*>(word.c_str());  // execvpe() does not write to them
+  });
   pointers.push_back(nullptr);
   return pointers;
 }
@@ -190,11 +190,10 @@ ChildOutput run_child(const std::vector<std::string>& arguments, double seconds,
 
 bool is_on_path(const std::string& program) {
   const char* path = std::getenv("PATH");
-  std::istringstream folders(path == nullptr ? "" : path);
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    if (access((folder + "/" + program).c_str(), X_OK) == 0) return true;
-  }
-  return false;
+  const std::vector<std::string> folders = split(path == nullptr ? "" : path, ":");
+  return std::ranges::any_of(folders, [&](const std::string& folder) {
+    return !folder.empty() && access((folder + "/" + program).c_str(), X_OK) == 0;
+  });
 }
 
 Keeper::Keeper(const char* script, const std::vector<std::string>& arguments) {

@@ -52,11 +52,9 @@ std::vector<Secret> addresses() {
   const std::string ipv6 = "((" + group + ":){7}" + group + "|" + groups + "::(" + groups +
                            ")?|::" + groups + ")(/[0-9]{1,3})?";
   const std::string uuid = "((GPU|MIG)-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}";
-  std::vector<Secret> secrets;
-  for (const std::string& pattern : {mac, named_by_mac, ipv4, ipv6, uuid}) {
-    secrets.push_back(secret_word(pattern, left_out_name));
-  }
-  return secrets;
+  return transformed(
+      std::array{mac, named_by_mac, ipv4, ipv6, uuid},
+      [](const std::string& pattern) { return secret_word(pattern, left_out_name); });
 }
 
 class HostInfo {

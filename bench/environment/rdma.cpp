@@ -204,19 +204,16 @@ Maybe<int64_t> difference(const Maybe<int64_t>& before, const Maybe<int64_t>& no
 }  // namespace
 
 std::vector<RdmaDevice> find_rdma(const fs::path& root) {
-  std::vector<RdmaDevice> found;
-  for (const std::string& name : device_names(root)) found.push_back(describe_rdma(name, root));
-  return found;
+  return transformed(device_names(root),
+                     [&](const std::string& name) { return describe_rdma(name, root); });
 }
 
 std::vector<NicPath> nic_paths(const Gpu& gpu, const fs::path& root) {
-  std::vector<NicPath> paths;
-  for (const std::string& name : device_names(root)) {
+  return transformed(device_names(root), [&](const std::string& name) -> NicPath {
     const fs::path nic = root / "sys/class/infiniband" / name;
-    paths.push_back({name, pci_distance(root, pci_folder(root, *gpu.pci_id), nic / "device"),
-                     gpu_direct_of(gpu, nic, root)});
-  }
-  return paths;
+    return {name, pci_distance(root, pci_folder(root, *gpu.pci_id), nic / "device"),
+            gpu_direct_of(gpu, nic, root)};
+  });
 }
 
 std::vector<RdmaTraffic> rdma_counters(const fs::path& root) {

@@ -92,9 +92,8 @@ ProbeTime slowest_probe(const ExplainedSide& side, ProbeTime probe) {
   for (const auto time :
        {&ProbeTime::median_seconds, &ProbeTime::mean_seconds, &ProbeTime::p99_seconds}) {
     const auto slowest = slowest_ranks(side, [&](const Rank& rank) -> Maybe<double> {
-      const auto found = std::ranges::find(rank.probes->probes, probe.name, &ProbeTime::name);
-      if (found == rank.probes->probes.end()) return Unknown{"not measured"};
-      return (*found).*time;
+      const ProbeTime* found = find_in(rank.probes->probes, probe.name, &ProbeTime::name);
+      return found == nullptr ? Maybe<double>(Unknown{"not measured"}) : found->*time;
     });
     if (slowest) probe.*time = slowest;
   }
@@ -430,10 +429,9 @@ LayerShare share_of(const Sides& sides, const LayerFinding& finding,
 // Layers that made the difference come before those that eased it, such as the clock of a GPU that
 // waits.
 std::vector<LayerShare> layer_shares(const Sides& sides, const Maybe<double>& noise_seconds) {
-  std::vector<LayerShare> layers;
-  for (const LayerFinding& finding : layer_findings(sides)) {
-    layers.push_back(share_of(sides, finding, noise_seconds));
-  }
+  std::vector<LayerShare> layers = transformed(layer_findings(sides), [&](const auto& found) {
+    return share_of(sides, found, noise_seconds);
+  });
   const double direction = sides.next.step_seconds < sides.base.step_seconds ? -1 : 1;
   std::ranges::stable_sort(layers, {}, [&](const LayerShare& layer) {
     const double part = direction * layer.seconds.value.value_or(0);

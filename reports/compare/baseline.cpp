@@ -52,10 +52,9 @@ std::vector<KeyField> context_of(const std::vector<KeyField>& key) {
 }
 
 const SetRun* first_run(const RunSet& set) {
-  for (const RunArm& arm : set.arms) {
-    if (!arm.runs.empty()) return &arm.runs.front();
-  }
-  return nullptr;
+  const auto with_runs =
+      std::ranges::find_if(set.arms, [](const RunArm& arm) { return !arm.runs.empty(); });
+  return with_runs == set.arms.end() ? nullptr : &with_runs->runs.front();
 }
 
 // The context in the history that is nearest to the wanted one.

@@ -145,12 +145,10 @@ void add_exchange(Key& key, const AllSettings& jobs) {
 std::string ranks_per_instance(const Run& run) {
   std::map<int64_t, int64_t> ranks;
   for (const Rank& rank : run.ranks) ++ranks[rank.environment];
-  std::vector<int64_t> counts;
-  for (const auto& [environment, count] : ranks) counts.push_back(count);
+  std::vector<int64_t> counts =
+      transformed(ranks, [](const auto& of_one) { return of_one.second; });
   std::sort(counts.rbegin(), counts.rend());
-  std::vector<std::string> texts;
-  for (const int64_t count : counts) texts.push_back(std::to_string(count));
-  return joined(texts, " ");
+  return joined(transformed(counts, [](int64_t count) { return std::to_string(count); }), " ");
 }
 
 std::string share_text(const ArmShare& share) {
@@ -163,9 +161,8 @@ std::string share_text(const ArmShare& share) {
 }
 
 std::string ranks_per_job(const Run& run) {
-  std::vector<std::string> texts;
-  for (const ConcurrentJob& job : run.jobs) texts.push_back(std::to_string(job.ranks));
-  return joined(texts, " ");
+  const auto ranks = [](const ConcurrentJob& job) { return std::to_string(job.ranks); };
+  return joined(transformed(run.jobs, ranks), " ");
 }
 
 // Distinct values of all ranks' environments, so that a mixed job is not taken for a uniform one.
@@ -255,8 +252,8 @@ bool is_variant(const std::string& word) {
 
 std::string value_in(const std::vector<KeyField>& key, const std::string& name,
                      const std::string& missing) {
-  const auto found = std::ranges::find(key, name, &KeyField::name);
-  return found == key.end() ? missing : found->value;
+  const KeyField* field = find_in(key, name, &KeyField::name);
+  return field == nullptr ? missing : field->value;
 }
 
 std::string gpu_chip(const std::string& product) {

@@ -145,11 +145,6 @@ std::optional<Warning> note_of_rows_left_out(const std::vector<ArmPair>& pairs,
                  "no row of " + joined(names) + " for " + joined(arms) + ": it is of inference"};
 }
 
-const RunArm* arm_in(const RunSet& set, const std::string& name) {
-  const auto found = std::ranges::find(set.arms, name, &RunArm::name);
-  return found == set.arms.end() ? nullptr : &*found;
-}
-
 // `others`: runs that tell how sessions differ.
 void add_rows(Comparison& comparison, const ArmPair& pair,
               const std::vector<const Metric*>& metrics, const RunArm& others = {}) {
@@ -354,7 +349,7 @@ std::string day_of_first(const RunArm& arm) {
 void add_anchor_rows(Comparison& comparison, const std::vector<ArmPair>& pairs,
                      const RunSet& anchor, const std::vector<const Metric*>& metrics) {
   for (const ArmPair& pair : pairs) {
-    const RunArm* first = pair.base != nullptr ? arm_in(anchor, pair.base->name) : nullptr;
+    const RunArm* first = pair.base != nullptr ? arm_named(pair.base->name, anchor) : nullptr;
     if (first == nullptr || first->runs.empty() || pair.next == nullptr) continue;
     const size_t before = comparison.rows.size();
     add_rows(comparison, {pair.name, first, pair.next}, metrics_of_pair(pairs, pair, metrics),
@@ -410,9 +405,9 @@ std::vector<ArmPair> paired_arms(const RunSet& base, const RunSet& next) {
     }
     return pairs;
   }
-  for (const RunArm& arm : base.arms) pairs.push_back({arm.name, &arm, arm_in(next, arm.name)});
+  for (const RunArm& arm : base.arms) pairs.push_back({arm.name, &arm, arm_named(arm.name, next)});
   for (const RunArm& arm : next.arms) {
-    if (arm_in(base, arm.name) == nullptr) pairs.push_back({arm.name, nullptr, &arm});
+    if (arm_named(arm.name, base) == nullptr) pairs.push_back({arm.name, nullptr, &arm});
   }
   return pairs;
 }

@@ -11,11 +11,6 @@
 namespace nearmetal {
 namespace {
 
-std::vector<double> exponentials(std::vector<double> logs) {
-  for (double& log : logs) log = std::exp(log);
-  return logs;
-}
-
 struct SideValues : CountedRuns {
   std::vector<double> within;  // relative standard error of each run, where known
   std::vector<LeftOut> left_out;
@@ -80,7 +75,9 @@ SideSummary summary_of(const SideValues& side) {
   summary.sessions = std::ssize(sessions);
   // The mean of a session is the unit where there are several.
   const std::vector<double> units =
-      sessions.size() > 1 ? exponentials(session_means(sessions)) : side.values;
+      sessions.size() > 1
+          ? transformed(session_means(sessions), [](double log) { return std::exp(log); })
+          : side.values;
   summary.geometric_mean = geometric_mean(units);
   if (const auto estimate = log_mean(units)) {
     summary.interval = interval(*estimate, side_confidence);

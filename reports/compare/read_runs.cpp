@@ -205,12 +205,10 @@ GroupedPlaces grouped_places(const Places& places) {
     const auto [name, place] = named_place(given);
     if (place.empty()) throw std::invalid_argument("'" + given + "' names a group without a file");
     if (!name.empty()) group = name;
-    auto known = std::ranges::find(groups, group, &GroupedPlaces::value_type::first);
-    if (known == groups.end()) known = groups.insert(known, {group, {}});
-    known->second.push_back(place);
+    value_beside(group, groups).push_back(place);
   }
-  const auto unnamed = std::ranges::find(groups, "", &GroupedPlaces::value_type::first);
-  if (groups.size() > 1 && unnamed != groups.end()) {
+  const auto* unnamed = find_in(groups, "", &GroupedPlaces::value_type::first);
+  if (groups.size() > 1 && unnamed != nullptr) {
     throw std::invalid_argument("'" + unnamed->second.front() +
                                 "' comes before the first group: NAME=" + unnamed->second.front());
   }

@@ -237,36 +237,31 @@ bool are_pairs(const SomeRuns& base, const SomeRuns& next) {
 }
 
 std::vector<std::string> left_out_texts(const std::vector<LeftOut>& runs) {
-  std::vector<std::pair<LeftOut, std::vector<std::string>>> reasons;  // with the sources
+  using Reason = std::pair<std::string, std::string>;                // the metric, and why
+  std::vector<std::pair<Reason, std::vector<std::string>>> reasons;  // with the sources
   for (const LeftOut& run : runs) {
-    auto known = std::ranges::find_if(reasons, [&](const auto& reason) {
-      return reason.first.metric == run.metric && reason.first.why == run.why;
-    });
-    if (known == reasons.end()) known = reasons.insert(known, {run, {}});
-    known->second.push_back(run.source);
+    value_beside({run.metric, run.why}, reasons).push_back(run.source);
   }
   std::vector<std::string> texts;
   for (auto& [reason, sources] : reasons) {
+    const auto& [metric, why] = reason;
     const size_t count = sources.size();
     sources.erase(std::unique(sources.begin(), sources.end()), sources.end());
     texts.push_back((count == 1 ? "a run" : std::to_string(count) + " runs") + " of " +
                     shortened(joined(sources)) + (count == 1 ? " is" : " are") + " left out" +
-                    (reason.metric.empty() ? "" : " of " + reason.metric) + ": " + reason.why);
+                    (metric.empty() ? "" : " of " + metric) + ": " + why);
   }
   return texts;
 }
 
 std::vector<RunWarning> warnings_of(const SomeRuns& runs) {
-  std::vector<std::vector<WarningOfRun>> kinds;  // by code
+  std::vector<std::pair<std::string, std::vector<WarningOfRun>>> by_code;
   for (size_t i = 0; i < runs.size(); ++i) {
     for (const Warning& warning : runs[i]->run.warnings) {
-      auto known = std::ranges::find(kinds, warning.code,
-                                     [](const auto& kind) { return kind.front().warning->code; });
-      if (known == kinds.end()) known = kinds.insert(known, std::vector<WarningOfRun>{});
-      known->push_back({i, &warning});
+      value_beside(warning.code, by_code).push_back({i, &warning});
     }
   }
-  return transformed(kinds, folded);
+  return transformed(by_code, [](const auto& of_code) { return folded(of_code.second); });
 }
 
 std::string extent_text(const RunWarning& found, const std::string& runs) {

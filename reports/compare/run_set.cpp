@@ -58,8 +58,8 @@ std::string session_of(const Run& run, const std::vector<Environment>& environme
 }
 
 RunArm& arm_in(std::vector<RunArm>& arms, const std::string& name) {
-  const auto found = std::ranges::find(arms, name, &RunArm::name);
-  return found != arms.end() ? *found : arms.emplace_back(RunArm{name, {}});
+  RunArm* known = find_in(arms, name, &RunArm::name);
+  return known != nullptr ? *known : arms.emplace_back(RunArm{name, {}});
 }
 
 // The arm of that name, with what another report or set tells of it.
@@ -242,6 +242,10 @@ std::map<std::string, RunSet> by_machine(const RunSet& set) {
     }
   }
   return parts;
+}
+
+const RunArm* arm_named(const std::string& name, const RunSet& set) {
+  return find_in(set.arms, name, &RunArm::name);
 }
 
 std::vector<std::reference_wrapper<const SetRun>> all_runs(const RunSet& set) {

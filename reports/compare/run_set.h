@@ -59,6 +59,9 @@ struct RunSet {
 /// Some of its runs.
 using SomeRuns = std::vector<const SetRun*>;
 
+/// Null where there is none.
+const RunArm* arm_named(const std::string& name, const RunSet& set);
+
 /// The runs of all arms.
 std::vector<std::reference_wrapper<const SetRun>> all_runs(const RunSet& set);
 

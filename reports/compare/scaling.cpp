@@ -223,10 +223,10 @@ std::vector<GridCurve> curves_over(const std::string& setting,
     const auto asked = coordinates.find(setting);
     if (asked == coordinates.end()) continue;
     const std::string others = others_text(coordinates, varying, setting);
-    auto curve = std::ranges::find(curves, others, &GridCurve::others);
-    if (curve == curves.end()) curve = curves.insert(curve, {setting, others, {}});
+    GridCurve* known = find_in(curves, others, &GridCurve::others);
+    GridCurve& curve = known ? *known : curves.emplace_back(GridCurve{setting, others, {}});
     const std::string value = resolved_value(*arm, setting, asked->second);
-    curve->points.push_back({arm, value, number_in(value)});
+    curve.points.push_back({arm, value, number_in(value)});
   }
   std::erase_if(curves, [](const GridCurve& curve) { return curve.points.size() < 2; });
   for (GridCurve& curve : curves) sort_points(curve);
@@ -276,8 +276,7 @@ std::vector<GridCurve> grid_curves(const RunSet& set) {
   const std::vector<std::string> varying = varying_coordinates(arms);
   std::vector<GridCurve> curves;
   for (const std::string& name : varying) {
-    if (name.starts_with(' ')) continue;
-    std::ranges::move(curves_over(name, arms, varying), std::back_inserter(curves));
+    if (!name.starts_with(' ')) append(curves, curves_over(name, arms, varying));
   }
   return curves;
 }

@@ -87,10 +87,9 @@ Condition of_both(const Codes& codes, const Slowed& slowed, const Here& here,
 }
 
 const Condition& condition_of(const Conditions& conditions, const std::string& code) {
-  const auto found = std::ranges::find(
-      conditions, code, [](const Condition& condition) { return condition.codes.doctor; });
-  if (found == conditions.end()) throw std::logic_error("no condition " + code);
-  return *found;
+  const auto code_of = [](const Condition& condition) { return condition.codes.doctor; };
+  if (const Condition* found = find_in(conditions, code, code_of)) return *found;
+  throw std::logic_error("no condition " + code);
 }
 
 std::string advice_for(const Environment& machine, const Advice& advice) {

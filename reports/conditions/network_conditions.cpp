@@ -139,9 +139,7 @@ std::string name_of(const PortOfNic& of) {
 }
 
 std::string names_of(const Ports& ports) {
-  std::vector<std::string> names;
-  for (const PortOfNic& port : ports) names.push_back(name_of(port));
-  return shortened(joined(names));
+  return shortened(joined(transformed(ports, [](const auto& port) { return name_of(port); })));
 }
 
 bool is_infiniband(const RdmaPort& port) { return port.link_layer.value == "InfiniBand"; }

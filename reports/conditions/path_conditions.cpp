@@ -143,8 +143,8 @@ const Conditions of_peers = {
 
 // The NIC of a path; null: it is none on the PCI bus.
 const RdmaDevice* nic_of(const Environment& machine, const NicPath& path) {
-  const auto found = std::ranges::find(machine.rdma, path.rdma_device, &RdmaDevice::name);
-  return found == machine.rdma.end() || !found->pci_id ? nullptr : &*found;
+  const RdmaDevice* found = find_in(machine.rdma, path.rdma_device, &RdmaDevice::name);
+  return found == nullptr || !found->pci_id ? nullptr : found;
 }
 
 Names nics_where(const Environment& machine, bool (*wanted)(const RdmaDevice&)) {
@@ -253,8 +253,7 @@ Seen lost_ats(const ExplainedSide& base, const ExplainedSide& next) {
   const bool lost = known && !off_there;
   for (const Environment* machine : next.environments) {
     Names off = with_ats_off(*machine);
-    const Names absent = without_ats(*machine);
-    off.insert(off.end(), absent.begin(), absent.end());
+    append(off, without_ats(*machine));
     if (off.empty() || !(lost || (is_vm(*machine) && !vm_there))) continue;
     return "address translation (ATS) is off" + std::string(lost ? "" : " in the VM") + ": " +
            joined(off);

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/text.h"
 #include "reports/document/settings.h"
 
 namespace nearmetal {
@@ -188,8 +189,7 @@ bool same_work(const RunConfig& a, const RunConfig& b) {
 std::vector<const Metric*> metrics_of(std::span<const SampleUnit> units) {
   std::vector<const Metric*> metrics;
   for (const SampleUnit unit : units) {
-    const Metric* throughput = &throughput_metric(unit);
-    if (std::ranges::find(metrics, throughput) == metrics.end()) metrics.push_back(throughput);
+    add_new(metrics, &throughput_metric(unit));
     if (metrics.size() > 1) continue;
     for (const Metric& metric : metrics_of_any_unit) metrics.push_back(&metric);
   }
@@ -199,9 +199,8 @@ std::vector<const Metric*> metrics_of(std::span<const SampleUnit> units) {
 std::vector<const Metric*> all_metrics_of(std::span<const SampleUnit> units) {
   std::vector<const Metric*> metrics = metrics_of(units);
   for (const SampleUnit unit : units) {
-    const Metric* metric = unit == SampleUnit::image ? &per_gpu_metric<SampleUnit::image>()
-                                                     : &per_gpu_metric<SampleUnit::sequence>();
-    if (std::ranges::find(metrics, metric) == metrics.end()) metrics.push_back(metric);
+    add_new(metrics, unit == SampleUnit::image ? &per_gpu_metric<SampleUnit::image>()
+                                               : &per_gpu_metric<SampleUnit::sequence>());
   }
   for (const Metric& metric : metrics_on_request) metrics.push_back(&metric);
   for (const Metric& metric : metrics_of_latency) metrics.push_back(&metric);

@@ -1,7 +1,8 @@
 #include "reports/document/monitoring.h"
 
-#include <algorithm>
 #include <cmath>
+
+#include "base/text.h"
 
 namespace nearmetal {
 namespace {
@@ -62,8 +63,7 @@ MonitorVerdict verdict_of(const MonitorReason& reason) {
 std::span<const MonitorReasonKind> monitor_reason_kinds() { return kinds; }
 
 const MonitorReasonKind* monitor_reason_kind(std::string_view code) {
-  const auto found = std::ranges::find(kinds, code, &MonitorReasonKind::code);
-  return found == kinds.end() ? nullptr : &*found;
+  return find_in(kinds, code, &MonitorReasonKind::code);
 }
 
 MonitorVerdict verdict_of(const std::vector<MonitorReason>& reasons) {
@@ -86,8 +86,7 @@ const MonitorReason* worst_of(const std::vector<MonitorReason>& reasons) {
 }
 
 const MonitoredSeries* series_named(const Monitoring& monitoring, const std::string& name) {
-  const auto found = std::ranges::find(monitoring.series, name, &MonitoredSeries::name);
-  return found == monitoring.series.end() ? nullptr : &*found;
+  return find_in(monitoring.series, name, &MonitoredSeries::name);
 }
 
 }  // namespace nearmetal

@@ -85,13 +85,8 @@ std::optional<Figure> worst_figure(const std::vector<MonitorReason>& reasons) {
 // The figure of a warning_of() that an earlier report has as text alone.
 std::optional<Figure> figure_of_verdict(const std::string& code, const std::string& text) {
   if (!code.starts_with(code_of_verdicts) || !text.starts_with(begin_of_verdict)) return {};
-  std::vector<MonitorReason> reasons;
-  size_t at = begin_of_verdict.size();
-  for (size_t end = 0; end != text.npos; at = end + between_reasons.size()) {
-    end = text.find(between_reasons, at);
-    reasons.push_back(reason_from(text.substr(at, end - at)));
-  }
-  return worst_figure(reasons);
+  const auto sentences = split(text.substr(begin_of_verdict.size()), between_reasons);
+  return worst_figure(transformed(sentences, reason_from));
 }
 
 }  // namespace
@@ -148,9 +143,7 @@ std::string text_of(const MonitorReason& reason) {
 }
 
 std::vector<std::string> texts_of(const std::vector<MonitorReason>& reasons) {
-  std::vector<std::string> texts;
-  for (const MonitorReason& reason : reasons) texts.push_back(text_of(reason));
-  return texts;
+  return transformed(reasons, [](const MonitorReason& reason) { return text_of(reason); });
 }
 
 MonitorReason reason_from(const std::string& sentence) {

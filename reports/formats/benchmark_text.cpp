@@ -104,8 +104,8 @@ void print_scaling(std::ostream& out, const RunSet& set) {
   Gauge efficiency{"efficiency", "Speedup / ranks."};
   for (const ScalingPoint& point : scaling_of(set)) {
     if (point.is_reference()) continue;
-    const std::string label = labels_of(*std::ranges::find(set.arms, point.arm, &RunArm::name)) +
-                              ",against=" + label_value(point.against);
+    const std::string label =
+        labels_of(*arm_named(point.arm, set)) + ",against=" + label_value(point.against);
     speedup.add(label, point.speedup);
     efficiency.add(label, point.efficiency);
   }
@@ -412,8 +412,7 @@ void print_csv(std::ostream& out, const RunSet& set) {
     }
   }
   for (const ScalingPoint& point : scaling_of(set)) {
-    if (!point.is_reference())
-      print_csv_lines(out, *std::ranges::find(set.arms, point.arm, &RunArm::name), point);
+    if (!point.is_reference()) print_csv_lines(out, *arm_named(point.arm, set), point);
   }
 }
 

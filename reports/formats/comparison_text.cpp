@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <set>
 #include <stdexcept>
 #include <utility>
@@ -360,8 +359,7 @@ Page page_of(const Comparison& comparison) {
       !comparison.environment_differences.empty()) {
     page.tables.push_back(table_of_environments(comparison));
   }
-  std::ranges::move(remarks_of(comparison, footnotes),
-                    std::back_inserter(page.tables.back().remarks));
+  append(page.tables.back().remarks, remarks_of(comparison, footnotes));
   return page;
 }
 
@@ -381,8 +379,7 @@ Page comparison_page(const RunSet& base, const RunSet& next, const Comparison& c
   if (options.form == ComparisonForm::sets && !comparison.environment_differences.empty()) {
     page.tables.push_back(table_of_environments(comparison));
   }
-  std::ranges::move(details_of({{words.base_title, &base}, {words.new_title, &next}}),
-                    std::back_inserter(page.tables));
+  append(page.tables, details_of({{words.base_title, &base}, {words.new_title, &next}}));
   return page;
 }
 

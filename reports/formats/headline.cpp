@@ -229,13 +229,12 @@ std::vector<std::string> headlines(const Comparison& comparison) {
 
 std::vector<std::string> headlines(const RunSet& set) {
   std::vector<std::string> lines = sharing_headlines(set);
-  for (std::string& line : scaling_headlines(set)) lines.push_back(std::move(line));
+  append(lines, scaling_headlines(set));
   return lines.empty() ? throughput_headlines(set) : lines;
 }
 
 std::string verdict_counts(const Comparison& comparison) {
-  Rows rows;
-  for (const ComparisonRow& row : comparison.rows) rows.push_back(&row);
+  const Rows rows = transformed(comparison.rows, [](const auto& row) { return &row; });
   return counts_of(rows) + (holds_within_one_session(comparison) ? " (within one session)" : "");
 }
 

@@ -33,8 +33,8 @@ std::string text_of(const NicPath& path) {
 }
 
 std::string path_to(const Gpu& gpu, const std::string& nic) {
-  const auto path = std::ranges::find(gpu.nics, nic, &NicPath::rdma_device);
-  return path == gpu.nics.end() ? "" : text_of(*path);
+  const NicPath* path = find_in(gpu.nics, nic, &NicPath::rdma_device);
+  return path == nullptr ? "" : text_of(*path);
 }
 
 std::string text_of(const RdmaPort& port) {
@@ -99,12 +99,6 @@ Cells cells_of(const RdmaDevice& nic) {
 // Rows with the hosts that have them: those of a job mostly look alike.
 using RowsOfHosts = std::vector<std::pair<Cells, Cells>>;
 
-void add(RowsOfHosts& rows, const std::string& host, const Cells& row) {
-  auto known = std::ranges::find(rows, row, &RowsOfHosts::value_type::first);
-  if (known == rows.end()) known = rows.insert(known, {row, {}});
-  add_new(known->second, host);
-}
-
 // With a column of hosts before the others, where they are not the same in all rows.
 void add_rows(TextTable& table, const RowsOfHosts& rows) {
   const bool all_same =
@@ -132,7 +126,7 @@ TitledTable table_of_paths(const std::vector<Environment>& environments, bool nu
       if (gpu.nics.empty()) continue;
       Cells row = {(numbered ? std::to_string(i) + ": " : "") + name_of(gpu)};
       for (const std::string& nic : nics) row.push_back(path_to(gpu, nic));
-      add(rows, environment.host_name, row);
+      add_new(value_beside(row, rows), environment.host_name);
     }
   }
   add_rows(table, rows);
@@ -151,7 +145,9 @@ TitledTable table_of_nics(const std::vector<Environment>& environments) {
                    {"firmware", false, true}};
   RowsOfHosts rows;
   for (const Environment& environment : environments) {
-    for (const RdmaDevice& nic : environment.rdma) add(rows, environment.host_name, cells_of(nic));
+    for (const RdmaDevice& nic : environment.rdma) {
+      add_new(value_beside(cells_of(nic), rows), environment.host_name);
+    }
   }
   add_rows(table, rows);
   return {"NICs", table};

@@ -88,10 +88,8 @@ ArmsByText mixed_builds(const RunSet& set) {
         arm.name);
   }
   for (const ScalingPoint& point : scaling_of(set)) {
-    const auto builds = [&](const std::string& name) {
-      return builds_of(complete_runs(*std::ranges::find(set.arms, name, &RunArm::name)));
-    };
-    const std::vector<Tool> own = builds(point.arm), reference = builds(point.reference);
+    const std::vector<Tool> own = builds_of(complete_runs(*arm_named(point.arm, set))),
+                            reference = builds_of(complete_runs(*arm_named(point.reference, set)));
     if (std::ranges::is_permutation(own, reference)) continue;
     arms["speedup against " + point.reference + ", which ran another build of nearmetal (" +
          builds_text(own, reference) + " | " + builds_text(reference, own) + ")"]
@@ -153,9 +151,7 @@ Facts facts_of_keys(const RunSet& set) {
   std::vector<std::pair<std::string, std::vector<std::string>>> facts;
   for (const SetRun& run : all_runs(set)) {
     for (const KeyField& field : run.key) {
-      auto known = std::ranges::find(facts, field.name, &decltype(facts)::value_type::first);
-      if (known == facts.end()) known = facts.insert(known, {field.name, {}});
-      add_new(known->second, field.value);
+      add_new(value_beside(field.name, facts), field.value);
     }
   }
   Facts texts;
@@ -245,10 +241,6 @@ Page head_of(const RunSet& set) {
   return page;
 }
 
-void add(Page& page, std::vector<TitledTable> tables) {
-  std::ranges::move(tables, std::back_inserter(page.tables));
-}
-
 TitledTable scaling_of_arms(const RunSet& set) {
   return {.title = "Scaling", .table = scaling_table(set), .titled = false};
 }
@@ -267,8 +259,8 @@ std::vector<std::string> run_warnings(const RunSet& set) {
     for (const auto& [text, names] : arms) lines.push_back(arms_text(names) + ": " + text);
   }
   add_left_out(lines, set);
-  for (const std::string& remark : share_remarks(set)) lines.push_back(remark);
-  for (const std::string& line : arm_remarks(set)) lines.push_back(line);
+  append(lines, share_remarks(set));
+  append(lines, arm_remarks(set));
   add_warnings(lines, set);
   return lines;
 }
@@ -290,7 +282,7 @@ std::vector<TitledTable> details_of(const Sides& sides) {
 
 Page page_of(const RunSet& set) {
   Page page = head_of(set);
-  add(page, tables_beside_figures(set));
+  append(page.tables, tables_beside_figures(set));
   if (shows_speedup(set)) page.tables.push_back(scaling_of_arms(set));
   page.tables.push_back(
       {.title = "All figures", .table = report_table(set), .titled = false, .folded = true});
@@ -309,7 +301,7 @@ Page page_of(const RunSet& set) {
 
 Page sweep_page(const RunSet& set) {
   Page page = head_of(set);
-  add(page, knee_tables(set));
+  append(page.tables, knee_tables(set));
   TitledTable scaling = scaling_of_arms(set);
   if (!scaling.table.rows.empty()) page.tables.push_back(std::move(scaling));
   return page;
@@ -322,7 +314,7 @@ Page report_page(const GroupedRuns& runs) {
   page.title = "nearmetal: " + (task.empty() ? "training" : task) + " throughput";
   page.work = work_lines(sides);
   page.charts = charts_of(runs);
-  add(page, details_of(sides));
+  append(page.tables, details_of(sides));
   return page;
 }
 

@@ -211,7 +211,7 @@ std::vector<TitledTable> tables_beside_figures(const RunSet& set) {
                       .legend = stages.empty() ? bubble_legend : ""});
   }
   if (!stages.empty()) tables.push_back(parallelism_table(set));
-  std::ranges::move(stages, std::back_inserter(tables));
+  append(tables, std::move(stages));
   return tables;
 }
 
@@ -234,8 +234,7 @@ TextTable scaling_table(const RunSet& set) {
   }
   for (const RunArm& arm : set.arms) {
     if (arm.runs.empty() || arm.share || !key_value(arm.runs.front(), "share").empty()) continue;
-    const auto point = std::ranges::find(points, arm.name, &ScalingPoint::arm);
-    table.rows.push_back(row_of(set, arm, point == points.end() ? nullptr : &*point));
+    table.rows.push_back(row_of(set, arm, find_in(points, arm.name, &ScalingPoint::arm)));
     if (latency) insert_latency(arm, table.rows.back());
   }
   // A single arm has nothing that it could be compared with.

@@ -134,8 +134,7 @@ std::vector<NamedResult> results_of(const PublishedLog& log, const ImportOptions
 }
 
 Arm& arm_in(Report& report, const std::string& name) {
-  const auto found = std::ranges::find(report.arms, name, &Arm::name);
-  if (found != report.arms.end()) return *found;
+  if (Arm* known = find_in(report.arms, name, &Arm::name)) return *known;
   Arm& arm = report.arms.emplace_back();
   arm.name = name;
   arm.kind = Kind::imported;
@@ -150,7 +149,7 @@ std::vector<NamedResult> results_of_file(Report& report, const std::string& file
                                          const ImportOptions& options) {
   const PublishedLog log{file, input_text(file)};
   const std::string hash = sha256(log.text);
-  if (std::ranges::find(report.sources, hash, &ImportedSource::sha256) != report.sources.end()) {
+  if (find_in(report.sources, hash, &ImportedSource::sha256) != nullptr) {
     throw std::invalid_argument(file + " is given twice, under this or another name: its results " +
                                 "would count twice");
   }
@@ -192,9 +191,7 @@ Report published_report(const ImportOptions& options) {
   report.kind = Kind::imported;
   std::vector<NamedResult> results;
   for (const std::string& file : options.files) {
-    for (NamedResult& result : results_of_file(report, file, options)) {
-      results.push_back(std::move(result));
-    }
+    append(results, results_of_file(report, file, options));
   }
   std::map<std::string, std::vector<const ImportedRun*>> namesakes;
   for (const NamedResult& result : results) namesakes[result.arm].push_back(&result.run);

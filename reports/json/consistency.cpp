@@ -278,8 +278,7 @@ void check_throughput(const Run& run, const std::string& place) {
 
 // Jobs at once add up; one after the other, each has the speed of its own time.
 void check_sum_of_jobs(const Run& run, bool is_serial, const std::string& place) {
-  std::vector<double> speeds;
-  for (const ConcurrentJob& job : run.jobs) speeds.push_back(job.throughput);
+  const std::vector<double> speeds = transformed(run.jobs, &ConcurrentJob::throughput);
   const auto [least, most] = std::ranges::minmax(speeds);
   const double found = is_serial ? std::clamp(*run.throughput, least, most)
                                  : std::accumulate(speeds.begin(), speeds.end(), 0.0);

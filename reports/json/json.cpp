@@ -5,6 +5,7 @@
 
 #include "base/errors.h"
 #include "base/sha256.h"
+#include "base/text.h"
 #include "reports/document/settings.h"
 #include "reports/document/steps.h"
 #include "reports/json/consistency.h"
@@ -200,13 +201,10 @@ std::string config_sha256(const RunConfig& config,
 }
 
 std::string kernel_choices_sha256(const std::vector<KernelChoice>& plans) {
-  std::vector<std::string> choices;
-  for (const KernelChoice& plan : plans)
-    choices.push_back(plan.key + '\0' + plan.implementation + '\0');
+  std::vector<std::string> choices = transformed(
+      plans, [](const KernelChoice& plan) { return plan.key + '\0' + plan.implementation + '\0'; });
   std::ranges::sort(choices);
-  std::string text;
-  for (const std::string& choice : choices) text += choice;
-  return sha256(text);
+  return sha256(joined(choices, ""));
 }
 
 std::vector<std::pair<std::string, std::string>> environment_facts(const Environment& environment) {

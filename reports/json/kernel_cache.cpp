@@ -17,6 +17,7 @@
 #include "base/atomic_file.h"
 #include "base/descriptor.h"
 #include "base/errors.h"
+#include "base/text.h"
 #include "models/probe.h"
 #include "models/program.h"
 #include "reports/json/json_reader.h"
@@ -98,8 +99,8 @@ CacheFile read_cache(const std::filesystem::path& path) {
 constexpr size_t most_contexts = 16;
 
 std::vector<KernelChoice> plans_of(const CacheFile& cache, const std::string& context) {
-  const auto found = std::ranges::find(cache.contexts, context, &Context::context);
-  return found == cache.contexts.end() ? std::vector<KernelChoice>() : found->kernel_choices;
+  const Context* found = find_in(cache.contexts, context, &Context::context);
+  return found == nullptr ? std::vector<KernelChoice>() : found->kernel_choices;
 }
 
 // "process 4711", as the kernel lists locks: of what kind, by whom, and on which inode.

@@ -1,9 +1,7 @@
 // The fields of a run, in the order of the document, with what must hold of them.
 #include "reports/json/run_fields.h"
 
-#include <algorithm>
-#include <iterator>
-
+#include "base/text.h"
 #include "reports/document/steps.h"
 #include "reports/document/warning_text.h"
 #include "reports/json/report_fields.h"
@@ -395,7 +393,7 @@ void fields(Archive& field, Monitoring& monitoring) {
   field("seen", seen, "What led to the verdict, and what else a reader should know");
   field.added("reasons", monitoring.reasons, "The same as values");
   if (field.reads() && monitoring.reasons.empty()) {
-    std::ranges::transform(seen, std::back_inserter(monitoring.reasons), reason_from);
+    monitoring.reasons = transformed(seen, reason_from);
   }
   field("joules", monitoring.joules, at_least(0), "Energy that the GPU took in the window");
   field(field.words().per_joule_key, monitoring.samples_per_joule, at_least(0));

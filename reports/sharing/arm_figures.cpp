@@ -151,24 +151,20 @@ const Gpu* gpu_of(const RunSet& set, const Rank& rank) {
 }
 
 std::string share_limits_text(const RunSet& set, const ArmShare& share, const Run& run) {
-  using Count = std::pair<std::string, int64_t>;
-  std::vector<Count> counts;
+  std::vector<std::pair<std::string, int64_t>> counts;
   size_t job = 0;
   for (const Rank* rank : first_ranks(run)) {
     const Gpu* gpu = gpu_of(set, *rank);
     if (gpu == nullptr) return "-";
-    const std::string text = share_limits_text(*gpu, share, job++);
-    auto known = std::ranges::find(counts, text, &Count::first);
-    if (known == counts.end()) known = counts.insert(known, {text, 0});
-    ++known->second;
+    ++value_beside(share_limits_text(*gpu, share, job++), counts);
   }
   if (counts.empty()) return "-";
   if (counts.size() == 1) return counts.front().first;
-  std::vector<std::string> texts;
-  for (const auto& [text, count] : counts) {
-    texts.push_back(count == 1 ? text : std::to_string(count) + " x " + text);
-  }
-  return joined(texts, "; ");
+  const auto counted_text = [](const auto& of_text) {
+    const auto& [text, count] = of_text;
+    return count == 1 ? text : std::to_string(count) + " x " + text;
+  };
+  return joined(transformed(counts, counted_text), "; ");
 }
 
 std::vector<std::string> share_remarks(const RunSet& set) {

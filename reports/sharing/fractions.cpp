@@ -28,9 +28,8 @@ bool counts(const RunArm& arm) { return arm.share && !timed_runs(arm).empty(); }
 
 // The whole of which this is the first job; null: none.
 const RunArm* begun_whole(const RunSet& set, const RunArm& arm) {
-  const auto first = std::ranges::find(set.arms, arm.whole, &RunArm::whole);
-  const auto whole = std::ranges::find(set.wholes, arm.whole, &RunArm::name);
-  return !arm.whole.empty() && &*first == &arm && whole != set.wholes.end() ? &*whole : nullptr;
+  const bool is_first = find_in(set.arms, arm.whole, &RunArm::whole) == &arm;
+  return !arm.whole.empty() && is_first ? find_in(set.wholes, arm.whole, &RunArm::name) : nullptr;
 }
 
 // A failed run may not tell of what it ran on.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/text.h"
 #include "reports/statistics/statistics.h"
 
 namespace nearmetal {
@@ -102,9 +103,7 @@ LogEstimate error_with_more(const SessionDifference& found, bool base_can_grow, 
 }  // namespace
 
 std::vector<double> session_means(const Sessions& sessions) {
-  std::vector<double> means;
-  for (const auto& [name, runs] : sessions) means.push_back(mean(runs));
-  return means;
+  return transformed(sessions, [](const auto& session) { return mean(session.second); });
 }
 
 std::optional<SessionDifference> session_difference(const Sessions& base, const Sessions& next,

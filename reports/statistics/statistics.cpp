@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "base/text.h"
+
 namespace nearmetal {
 namespace {
 
@@ -16,6 +18,10 @@ constexpr double uncorrelated_below = 0.1;
 
 void require_samples(std::span<const double> samples) {
   if (samples.empty()) throw std::invalid_argument("statistics of no samples");
+}
+
+std::vector<double> plain_logarithms(std::span<const double> samples) {
+  return transformed(samples, [](double sample) { return std::log(sample); });
 }
 
 std::vector<double> batch_means(std::span<const double> samples, int64_t batch_size) {
@@ -58,10 +64,7 @@ double mean(std::span<const double> samples) {
 }
 
 double geometric_mean(std::span<const double> samples) {
-  require_samples(samples);
-  double sum = 0;
-  for (const double sample : samples) sum += std::log(sample);
-  return std::exp(sum / static_cast<double>(samples.size()));
+  return std::exp(mean(plain_logarithms(samples)));
 }
 
 double jain_fairness(std::span<const double> samples) {
@@ -98,9 +101,7 @@ double median(std::span<const double> samples) { return quantile(samples, 0.5); 
 
 double robust_deviation(std::span<const double> samples) {
   const double centre = median(samples);
-  std::vector<double> distances;
-  for (const double sample : samples) distances.push_back(std::abs(sample - centre));
-  return 1.4826 * median(distances);
+  return 1.4826 * median(transformed(samples, [&](double x) { return std::abs(x - centre); }));
 }
 
 std::optional<double> relative_drift(std::span<const double> samples) {
@@ -111,8 +112,7 @@ std::optional<double> relative_drift(std::span<const double> samples) {
 
 std::optional<double> relative_change(std::span<const double> samples) {
   if (samples.size() < 2) return std::nullopt;
-  std::vector<double> logs;
-  for (const double sample : samples) logs.push_back(std::log(sample));
+  const std::vector<double> logs = plain_logarithms(samples);
   return std::expm1(least_squares_change(logs, mean(logs)));
 }
 

@@ -36,9 +36,7 @@ ShownArms arms_of(const Sides& sides) {
     if (shown.rows.size() == most_rows) break;
     shown.rows.push_back(name);
     for (size_t side = 0; side < sides.size(); ++side) {
-      const std::vector<RunArm>& arms = shown.sets[side]->arms;
-      const auto found = std::ranges::find(arms, name, &RunArm::name);
-      if (found != arms.end()) add_arm(shown, name, &*found, side);
+      add_arm(shown, name, arm_named(name, *shown.sets[side]), side);
     }
   }
   shown.left_out = names.size() - shown.rows.size();
@@ -382,8 +380,8 @@ ShownArms shown_arms(const RunSet& base, const RunSet& next, const Comparison& c
   const std::vector<ArmPair> pairs = paired_arms(base, next);
   for (const ComparisonRow& row : comparison.rows) {
     if (row.metric != comparison.rows.front().metric || !row.since.empty()) continue;
-    const auto pair = std::ranges::find(pairs, row.arm, &ArmPair::name);
-    if (shown.rows.size() == most_rows || pair == pairs.end()) continue;
+    const ArmPair* pair = find_in(pairs, row.arm, &ArmPair::name);
+    if (shown.rows.size() == most_rows || pair == nullptr) continue;
     shown.rows.push_back(row.arm);
     add_arm(shown, row.arm, pair->base, 0);
     add_arm(shown, row.arm, pair->next, 1);
@@ -442,7 +440,7 @@ std::vector<Chart> grid_charts(const RunSet& set) {
 std::vector<Chart> charts_of(const GroupedRuns& runs) {
   std::vector<Chart> charts;
   if (shares_a_device(runs.all)) charts = fraction_charts(runs.all);
-  for (Chart& chart : grid_charts(runs.all)) charts.push_back(std::move(chart));
+  append(charts, grid_charts(runs.all));
   add_charts_of_runs(charts, shown_arms(runs));
   return charts;
 }

@@ -128,14 +128,9 @@ std::vector<double> throughputs_of(const SomeRuns& runs) {
 
 // In order of their start.
 std::vector<SomeRuns> sessions_in_order(const RunArm& arm) {
-  std::vector<SomeRuns> sessions;
-  for (const SetRun* run : runs_in_order(arm)) {
-    auto known = std::ranges::find(sessions, run->session,
-                                   [](const SomeRuns& runs) { return runs.front()->session; });
-    if (known == sessions.end()) known = sessions.insert(known, SomeRuns{});
-    known->push_back(run);
-  }
-  return sessions;
+  std::vector<std::pair<std::string, SomeRuns>> sessions;
+  for (const SetRun* run : runs_in_order(arm)) value_beside(run->session, sessions).push_back(run);
+  return transformed(sessions, [](const auto& session) { return session.second; });
 }
 
 std::vector<Environment> machines_of(const SomeRuns& runs, const RunSet& set) {
@@ -216,11 +211,10 @@ Chart efficiency_chart(const ShownArms& shown) {
   const std::vector<ShownPoint> points = shown_points(shown);
   for (const auto& [point, side, label] : points) {
     const std::string name = point.arm + (point.is_reference() ? ", reference" : "");
-    auto row = std::ranges::find(bars.rows, name);
-    if (row == bars.rows.end()) row = bars.rows.insert(row, name);
-    bars.bars.push_back({labelled(name, shown.sides[side]),
-                         static_cast<size_t>(row - bars.rows.begin()), side, point.kind,
-                         100 * point.efficiency});
+    add_new(bars.rows, name);
+    const size_t row = std::ranges::find(bars.rows, name) - bars.rows.begin();
+    bars.bars.push_back(
+        {labelled(name, shown.sides[side]), row, side, point.kind, 100 * point.efficiency});
   }
   describe(chart, points, bars.axis.c_str(), &ScalingPoint::efficiency, 100);
   return bar_chart(std::move(chart), bars, one_number_of_ranks);
@@ -291,7 +285,7 @@ Chart run_order_chart(const ShownArms& shown) {
   for (const RunSet* set : shown.sets) {
     TextTable table = run_order_table(*set);
     chart.table.columns = table.columns;
-    std::ranges::move(table.rows, std::back_inserter(chart.table.rows));
+    append(chart.table.rows, std::move(table.rows));
   }
   chart.caption += counts_text(chart.table);
   return chart;
