@@ -19,25 +19,28 @@ namespace nearmetal {
 NM_DEFINE_SPECIAL_MEMBERS(ComparisonRow);
 namespace {
 
+// Of the base, then of the new side.
+SomeRuns runs_of(const ArmPair& pair) {
+  SomeRuns runs;
+  for (const RunArm* arm : {pair.base, pair.next}) {
+    if (arm != nullptr) append(runs, runs_where(*arm, [](const SetRun&) { return true; }));
+  }
+  return runs;
+}
+
 bool is_known(const Metric& metric, const ArmPair& pair) {
-  return std::ranges::any_of(std::array{pair.base, pair.next}, [&](const RunArm* arm) {
-    return arm != nullptr && std::ranges::any_of(arm->runs, [&](const SetRun& run) {
-             return metric.value_of(run.run).value.has_value();
-           });
+  return std::ranges::any_of(runs_of(pair), [&](const SetRun* run) {
+    return metric.value_of(run->run).value.has_value();
   });
 }
 
 bool infers(const ArmPair& pair) {
-  return std::ranges::any_of(std::array{pair.base, pair.next}, [](const RunArm* arm) {
-    return arm != nullptr && std::ranges::any_of(arm->runs, [](const SetRun& run) {
-             return work_value(run, "inference") == "yes";
-           });
-  });
+  return std::ranges::any_of(
+      runs_of(pair), [](const SetRun* run) { return work_value(*run, "inference") == "yes"; });
 }
 
 bool is_of_latency(const Metric& metric) {
-  return std::ranges::find(latency_metrics(), metric.name, &Metric::name) !=
-         latency_metrics().end();
+  return std::ranges::count(latency_metrics(), metric.name, &Metric::name) > 0;
 }
 
 // Whether it is the throughput of each pair, in its own unit, and nothing else.
@@ -56,33 +59,27 @@ void add_difference(std::vector<KeyDifference>& differences, const KeyDifference
 }
 
 // The key of the run that tells the most of its machine; of equals the first, of the base.
-const SharedKey& fullest_key(const ArmPair& pair) {
-  const auto recorded_fields = [](const SetRun& run) {
-    return std::ranges::count_if(run.key,
+const SharedKey& fullest_key(const SomeRuns& runs) {
+  const auto recorded_fields = [](const SetRun* run) {
+    return std::ranges::count_if(run->key,
                                  [](const KeyField& field) { return !field.value.empty(); });
   };
-  const SetRun* fullest = &pair.base->runs.front();
-  for (const RunArm* arm : {pair.base, pair.next}) {
-    for (const SetRun& run : arm->runs)
-      fullest = recorded_fields(run) > recorded_fields(*fullest) ? &run : fullest;
-  }
-  return fullest->key;
+  return (*std::ranges::max_element(runs, {}, recorded_fields))->key;
 }
 
 // How every run of both arms differs from that one; each difference once.
 std::vector<KeyDifference> differences_within(const ArmPair& pair, const CompareOptions& options) {
   std::vector<KeyDifference> found;
   if (pair.base->runs.empty()) return found;
-  const SharedKey& key = fullest_key(pair);
-  for (const RunArm* arm : {pair.base, pair.next}) {
-    for (const SetRun& run : arm->runs) {
-      if (run.key == key) continue;
-      std::vector<KeyDifference> differences = key_differences(key, run.key);
-      allow(differences, options.form, options.allow_differ);
-      for (KeyDifference& difference : differences) {
-        difference.source = run.source;
-        add_difference(found, difference);
-      }
+  const SomeRuns runs = runs_of(pair);
+  const SharedKey& key = fullest_key(runs);
+  for (const SetRun* run : runs) {
+    if (run->key == key) continue;
+    std::vector<KeyDifference> differences = key_differences(key, run->key);
+    allow(differences, options.form, options.allow_differ);
+    for (KeyDifference& difference : differences) {
+      difference.source = run->source;
+      add_difference(found, difference);
     }
   }
   return found;
