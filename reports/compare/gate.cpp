@@ -95,36 +95,32 @@ bool end(GateResult& result, ExitCode code, const std::string& verdict) {
 bool refuse(const Comparison& comparison, GateResult& result) {
   if (comparison.rows.empty())
     return end(result, ExitCode::invalid_report, "invalid: there is no run");
-  if (const Rows rows = rows_of(comparison, Verdict::invalid); !rows.empty()) {
-    return end(result, ExitCode::invalid_report,
-               "invalid: " + with_reasons(rows, comparison, own_reason));
-  }
-  if (const Rows rows = rows_of(comparison, Verdict::not_comparable); !rows.empty()) {
-    return end(result, ExitCode::not_comparable,
-               "not comparable: " + with_reasons(rows, comparison, own_reason));
-  }
-  const Rows disturbed =
-      rows_where(comparison, [](const ComparisonRow& row) { return !unclean(row).empty(); });
-  if (result.options.require_clean && !disturbed.empty()) {
-    return end(result, ExitCode::not_comparable,
-               "not clean: " + with_reasons(disturbed, comparison, unclean));
+  const auto refused = [&](ExitCode code, const std::string& what, const Rows& rows,
+                           const auto& reason_of) {
+    return !rows.empty() && end(result, code, what + with_reasons(rows, comparison, reason_of));
+  };
+  const auto is_unclean = [&](const ComparisonRow& row) {
+    return result.options.require_clean && !unclean(row).empty();
+  };
+  if (refused(ExitCode::invalid_report, "invalid: ", rows_of(comparison, Verdict::invalid),
+              own_reason) ||
+      refused(ExitCode::not_comparable,
+              "not comparable: ", rows_of(comparison, Verdict::not_comparable), own_reason) ||
+      refused(ExitCode::not_comparable, "not clean: ", rows_where(comparison, is_unclean),
+              unclean)) {
+    return true;
   }
   Rows few = rows_where(
       comparison, [&](const ComparisonRow& row) { return has_few_runs(row, result.options); });
   std::ranges::stable_sort(few, {}, fewest_runs_of);
-  if (!few.empty()) {
-    result.inconclusive = true;
-    return end(result, ExitCode::inconclusive,
-               "inconclusive: too few runs (" + std::to_string(result.options.minimum_runs) +
-                   " of each are needed): " + with_reasons(few, comparison, runs_text));
-  }
-  const Rows blind =
-      rows_where(comparison, [](const ComparisonRow& row) { return !row.log_difference; });
-  if (!blind.empty()) {
-    return end(result, ExitCode::inconclusive,
-               "inconclusive: " + with_reasons(blind, comparison, own_reason));
-  }
-  return false;
+  result.inconclusive = !few.empty();
+  const std::string needed = std::to_string(result.options.minimum_runs);
+  const auto is_blind = [](const ComparisonRow& row) { return !row.log_difference; };
+  return refused(ExitCode::inconclusive,
+                 "inconclusive: too few runs (" + needed + " of each are needed): ", few,
+                 runs_text) ||
+         refused(ExitCode::inconclusive, "inconclusive: ", rows_where(comparison, is_blind),
+                 own_reason);
 }
 
 bool shows_what_is_asked(const ComparisonRow& row, FailOn fail_on, double alpha) {
