@@ -17,24 +17,6 @@ bool is_made_of(std::string_view characters, std::string_view text) {
 constexpr std::string_view digits = "0123456789";
 constexpr std::string_view hexadecimal_digits = "0123456789abcdef";
 
-}  // namespace
-
-bool is_hash(const std::string& text) {
-  return text.size() == 64 && is_made_of(hexadecimal_digits, text);
-}
-
-bool is_commit(const std::string& text) {
-  return text.size() >= 40 && text.size() <= 64 && is_made_of(hexadecimal_digits, text);
-}
-
-bool is_code(const std::string& text) {
-  return !text.empty() && is_made_of("abcdefghijklmnopqrstuvwxyz_", text);
-}
-
-bool is_readable_version(const std::string& text) {
-  return text.starts_with("1.") && text.size() > 2 && is_made_of(digits, text.substr(2));
-}
-
 bool is_time_stamp(const std::string& text) {
   constexpr std::string_view like = "2026-01-31T12:00:00Z";
   const auto agrees = [](char wanted, char c) {
@@ -47,6 +29,28 @@ bool is_time_stamp(const std::string& text) {
   return month < days.size() && day >= 1 && day <= days.at(month) && number_at(11) < 24 &&
          number_at(14) < 60 && number_at(17) < 60;
 }
+
+}  // namespace
+
+constexpr Form hash{"^[0-9a-f]{64}$", "64 hexadecimal digits", [](const std::string& text) {
+                      return text.size() == 64 && is_made_of(hexadecimal_digits, text);
+                    }};
+constexpr Form commit{"^[0-9a-f]{40,64}$", "a commit id", [](const std::string& text) {
+                        return text.size() >= 40 && text.size() <= 64 &&
+                               is_made_of(hexadecimal_digits, text);
+                      }};
+constexpr Form code{"^[a-z_]+$", "a code of lower-case letters and underscores",
+                    [](const std::string& text) {
+                      return !text.empty() && is_made_of("abcdefghijklmnopqrstuvwxyz_", text);
+                    }};
+constexpr Form readable_version{
+    "^1\\.[0-9]+$", "1.x, the versions that this program reads", [](const std::string& text) {
+      return text.starts_with("1.") && text.size() > 2 && is_made_of(digits, text.substr(2));
+    }};
+constexpr Form time_stamp{
+    "^[0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0["
+    "1-9]|[12][0-9]))T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z$",
+    "a time such as 2026-01-31T12:00:00Z", is_time_stamp};
 
 std::vector<std::string> Form::all_names() const {
   return {names.begin(), std::ranges::find(names, nullptr)};

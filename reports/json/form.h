@@ -32,21 +32,8 @@ template <class... Texts>
 constexpr Form one_of(Texts... texts) {
   return {.names = {texts...}};
 }
-bool is_hash(const std::string& text);
-bool is_commit(const std::string& text);
-bool is_code(const std::string& text);
-bool is_readable_version(const std::string& text);
-/// In the calendar, but for leap years.
-bool is_time_stamp(const std::string& text);
-inline constexpr Form hash{"^[0-9a-f]{64}$", "64 hexadecimal digits", is_hash};
-inline constexpr Form commit{"^[0-9a-f]{40,64}$", "a commit id", is_commit};
-inline constexpr Form code{"^[a-z_]+$", "a code of lower-case letters and underscores", is_code};
-inline constexpr Form readable_version{"^1\\.[0-9]+$", "1.x, the versions that this program reads",
-                                       is_readable_version};
-inline constexpr Form time_stamp{
-    "^[0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0["
-    "1-9]|[12][0-9]))T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z$",
-    "a time such as 2026-01-31T12:00:00Z", is_time_stamp};
+/// Of a time in the calendar, but for leap years.
+extern const Form hash, commit, code, readable_version, time_stamp;
 
 /// A chain from the root. The text is made only for an error.
 struct Place {
