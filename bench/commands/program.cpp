@@ -286,43 +286,38 @@ ExitCode run_program(const bool& version, const Context& context) {
 
 }  // namespace
 
-Command version_command() {
-  return make_command<std::monostate>(
-      "version", "Print the versions of the program and its libraries", version_examples,
-      [](Options&, std::monostate&) {}, print_version);
-}
-
-Command schema_command() {
-  return make_command("schema", "Print a JSON Schema", schema_examples, add_schema_options,
-                      run_schema);
-}
-
-Command models_command() {
-  return make_command("models", "List the networks that can be trained", models_examples,
-                      add_models_options, run_models);
-}
-
-Command validate_command() {
-  return make_command("validate", "Check that reports fit their schema and are consistent",
-                      validate_examples, add_validate_options, run_validate);
-}
-
-Command help_command() {
-  return make_command("help", "Print the help of a command", help_examples, add_help_options,
-                      run_help);
-}
-
 Command program() {
   Command program = make_command(
       "nearmetal",
       "Trains a real network on synthetic data and reports how fast the machine does it.",
       program_examples + exit_codes_text(), declare_program, run_program);
   program.commands = {
-      run_command(),      export_command(),   compare_command(), gate_command(),
-      baseline_command(), rerun_command(),    report_command(),  import_command(),
-      plan_command(),     sweep_command(),    micro_command(),   stress_command(),
-      doctor_command(),   validate_command(), schema_command(),  generate_command(),
-      models_command(),   help_command(),     version_command(), tf_cnn_benchmarks_command(),
+      run_command(),
+      export_command(),
+      compare_command(),
+      gate_command(),
+      baseline_command(),
+      rerun_command(),
+      report_command(),
+      import_command(),
+      plan_command(),
+      sweep_command(),
+      micro_command(),
+      stress_command(),
+      doctor_command(),
+      make_command("validate", "Check that reports fit their schema and are consistent",
+                   validate_examples, add_validate_options, run_validate),
+      make_command("schema", "Print a JSON Schema", schema_examples, add_schema_options,
+                   run_schema),
+      generate_command(),
+      make_command("models", "List the networks that can be trained", models_examples,
+                   add_models_options, run_models),
+      make_command("help", "Print the help of a command", help_examples, add_help_options,
+                   run_help),
+      make_command<std::monostate>(
+          "version", "Print the versions of the program and its libraries", version_examples,
+          [](Options&, std::monostate&) {}, print_version),
+      tf_cnn_benchmarks_command(),
   };
   return program;
 }

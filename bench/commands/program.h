@@ -26,15 +26,12 @@ Command export_command();
 /// times repeats the configuration of the first new report as a fresh launch here.
 Command gate_command();
 Command generate_command();
-Command help_command();
 Command import_command();
 Command micro_command();
-Command models_command();
 Command plan_command();
 Command report_command();
 Command rerun_command();
 Command run_command();
-Command schema_command();
 /// Runs until the time is over, a signal stops it, or the sweep that started it has seen enough.
 Command stress_command();
 /// Runs what `plan` prints. Each run is in the journal when the next one starts. A layout that
@@ -42,8 +39,6 @@ Command stress_command();
 Command sweep_command();
 /// Runs what run or sweep would for flags of another program, and prints as that does.
 Command tf_cnn_benchmarks_command();
-Command validate_command();
-Command version_command();
 
 /// The work of `nearmetal run` in each process of a job. Joins the other ranks and trains together
 /// with them; rank 0 prints the table and writes the report. A run that fails or is stopped still
