@@ -3,7 +3,6 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <link.h>
-#include <sched.h>
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
@@ -200,17 +199,6 @@ std::optional<ProcessStat> process_stat(const std::filesystem::path& file) {
   if (!(fields >> found.start_ticks)) return std::nullopt;
   found.cpu_ticks = user + system;
   return found;
-}
-
-std::vector<int64_t> usable_cpus() {
-  std::vector<int64_t> cpus;
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  if (sched_getaffinity(0, sizeof mask, &mask) != 0) return cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &mask)) cpus.push_back(cpu);
-  }
-  return cpus;
 }
 
 ExitCode exit_code_of(const std::exception& error) {

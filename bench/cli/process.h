@@ -9,7 +9,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "base/errors.h"
 #include "reports/document/types.h"
@@ -60,9 +59,6 @@ struct ProcessStat {
 
 /// None where the file is not there or holds something else.
 std::optional<ProcessStat> process_stat(const std::filesystem::path& file);
-
-/// The CPUs that this process may use; none where the kernel does not say.
-std::vector<int64_t> usable_cpus();
 
 // How it ends: exit codes of errors, in the one place that maps them, and signals.
 

@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <hwloc.h>
 #include <ifaddrs.h>
-#include <sched.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
@@ -121,11 +120,6 @@ NetworkInterface describe(const fs::path& folder, const std::string& name) {
   return found;
 }
 
-int64_t usable_cpus(int64_t logical_cpus) {
-  cpu_set_t mask;
-  return sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : logical_cpus;
-}
-
 // Sockets, cores and NUMA nodes by hwloc. Where `root` is not "/", it reads a copy of a system's
 // files.
 Processor find_processor(const fs::path& root) {
@@ -224,7 +218,8 @@ Environment find_environment(const fs::path& root, const SystemQueries& queries)
   found.distribution = value_in(root / "etc/os-release", "PRETTY_NAME", '=');
   found.cpu_model = value_in(root / "proc/cpuinfo", "model name", ':');
   found.logical_cpus = std::max(1L, sysconf(_SC_NPROCESSORS_ONLN));
-  found.usable_cpus = usable_cpus(found.logical_cpus);
+  const std::vector<int64_t> usable = usable_cpus();
+  found.usable_cpus = usable.empty() ? found.logical_cpus : std::ssize(usable);
   const GroupLimits limits = group_limits(root);
   found.cpu_quota = limit_of(limits.cpus, limits.knows_cpus);
   found.memory_bytes = memory_line(root, "MemTotal", 1024);
@@ -244,10 +239,7 @@ Environment find_environment(const fs::path& root, const SystemQueries& queries)
       found.variables[text.substr(0, at)] = text.substr(at + 1);
     }
   }
-  const auto is_set = [](const char* name) {
-    const char* const value = std::getenv(name);
-    return value != nullptr && value[0] != '\0';
-  };
+  const auto is_set = [&](const char* name) { return !queries.variable(name).empty(); };
   found.ld_preload = is_set("LD_PRELOAD");
   found.ld_library_path = is_set("LD_LIBRARY_PATH");
   found.ld_audit = is_set("LD_AUDIT");

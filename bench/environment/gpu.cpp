@@ -59,14 +59,19 @@ void add_link(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
   if (bar1) gpu.bar1_bytes = static_cast<int64_t>(bar1->total);
 }
 
-void add_memory_health(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
+// Whether a mode is on, and whether the next reset changes that.
+void add_mode(Maybe<bool>& is_on, Maybe<bool>& change_pending, const Nvml& nvml,
+              const char* function, NvmlDevice device) {
   unsigned now = 0, pending = 0;
-  const std::string why = nvml.call("nvmlDeviceGetEccMode", device, &now, &pending);
-  gpu.ecc = gpu.ecc_change_pending = Unknown{why};
-  if (why.empty()) {
-    gpu.ecc = now != 0;
-    gpu.ecc_change_pending = now != pending;
-  }
+  const std::string why = nvml.call(function, device, &now, &pending);
+  is_on = change_pending = Unknown{why};
+  if (!why.empty()) return;
+  is_on = now != 0;
+  change_pending = now != pending;
+}
+
+void add_memory_health(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
+  add_mode(gpu.ecc, gpu.ecc_change_pending, nvml, "nvmlDeviceGetEccMode", device);
   // Ampere and later remap rows; before, pages were retired.
   unsigned corrected = 0, uncorrected = 0, waiting = 0, failed = 0;
   const std::string no_rows =
@@ -172,13 +177,7 @@ MigInstance describe_instance(const Nvml& nvml, NvmlDevice instance) {
 }
 
 void add_mig(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
-  unsigned now = 0, pending = 0;
-  const std::string why = nvml.call("nvmlDeviceGetMigMode", device, &now, &pending);
-  gpu.mig = gpu.mig_change_pending = Unknown{why};
-  if (why.empty()) {
-    gpu.mig = now != 0;
-    gpu.mig_change_pending = now != pending;
-  }
+  add_mode(gpu.mig, gpu.mig_change_pending, nvml, "nvmlDeviceGetMigMode", device);
   gpu.mig_instances.clear();
   if (!gpu.mig || !*gpu.mig) return;
   const auto most = nvml.ask<unsigned>("nvmlDeviceGetMaxMigDeviceCount", device);

@@ -1,5 +1,7 @@
 #include "bench/environment/system_files.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -141,6 +143,17 @@ Maybe<int64_t> memory_line(const fs::path& root, const char* key, int64_t unit) 
   const Maybe<std::string> text = value_in(root / "proc/meminfo", key, ':');
   if (!text) return Unknown{text.reason};
   return unit * std::strtoll(text->c_str(), nullptr, 10);
+}
+
+std::vector<int64_t> usable_cpus() {
+  std::vector<int64_t> cpus;
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  if (sched_getaffinity(0, sizeof mask, &mask) != 0) return cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &mask)) cpus.push_back(cpu);
+  }
+  return cpus;
 }
 
 bool is_there(const fs::path& path) {

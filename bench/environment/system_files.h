@@ -26,6 +26,9 @@ Maybe<std::string> value_in(const std::filesystem::path& path, std::string_view 
 /// A line of /proc/meminfo below `root`, times `unit`.
 Maybe<int64_t> memory_line(const std::filesystem::path& root, const char* key, int64_t unit);
 
+/// The CPUs that this process may use; none where the kernel does not say.
+std::vector<int64_t> usable_cpus();
+
 bool is_there(const std::filesystem::path& path);
 
 /// The names in a folder, sorted; none where it cannot be read.

@@ -13,7 +13,6 @@
 #include "base/pattern.h"
 #include "base/text.h"
 #include "bench/cli/parse_value.h"
-#include "bench/cli/process.h"
 #include "bench/environment/system_files.h"
 #include "bench/run/prepare_device.h"
 #include "comm/layout/shell_text.h"
