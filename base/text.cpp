@@ -151,6 +151,11 @@ std::vector<std::string> split(const std::string& text, const std::string& separ
   return parts;
 }
 
+std::vector<std::string> words_in(const std::string& text) {
+  std::istringstream stream(text);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
+
 std::string replaced(std::string text, const std::string& what, const std::string& with) {
   for (size_t at = text.find(what); at != text.npos; at = text.find(what, at + with.size())) {
     text.replace(at, what.size(), with);

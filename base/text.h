@@ -72,6 +72,9 @@ std::string joined(const std::vector<std::string>& words, const std::string& sep
 /// What is between the separators: one part more than there are of these, even of an empty text.
 std::vector<std::string> split(const std::string& text, const std::string& separator);
 
+/// What is between blanks and ends of lines.
+std::vector<std::string> words_in(const std::string& text);
+
 /// What a function, or a pointer to a member, makes of each value.
 template <class Values, class Function>
 auto transformed(const Values& values, const Function& function) {

@@ -7,7 +7,6 @@
 #include <ios>
 #include <iterator>
 #include <numeric>
-#include <sstream>
 #include <string_view>
 #include <utility>
 
@@ -122,14 +121,14 @@ bool is_mark(const std::string& text, size_t at, bool links) {
 void print_words(std::ostream& out, const std::string& lead, const std::string& text, size_t indent,
                  size_t most_columns) {
   out << lead;
-  std::istringstream words(text);
   size_t columns = width_of(lead);
   bool begins = true;
-  for (std::string word; words >> word; begins = false) {
+  for (const std::string& word : words_in(text)) {
     const bool fits = begins || columns + 1 + width_of(word) <= most_columns;
     if (!begins) out << (fits ? " " : '\n' + std::string(indent, ' '));
     out << word;
     columns = (fits ? columns + (begins ? 0 : 1) : indent) + width_of(word);
+    begins = false;
   }
   out << '\n';
 }
@@ -144,9 +143,8 @@ int place_of_limit() {
 }
 
 size_t longest_word(const std::string& text) {
-  std::istringstream words(text);
   size_t longest = 0;
-  for (std::string word; words >> word;) longest = std::max(longest, width_of(word));
+  for (const std::string& word : words_in(text)) longest = std::max(longest, width_of(word));
   return longest;
 }
 
@@ -241,8 +239,7 @@ TableFit fit(const TextTable& table, size_t columns) {
 std::vector<std::string> wrap_cell(const std::string& cell, size_t width) {
   if (width_of(cell) <= width) return {cell};
   std::vector<std::string> lines;
-  std::istringstream words(cell);
-  for (std::string word; words >> word;) {
+  for (std::string& word : words_in(cell)) {
     while (width_of(word) > width) {
       lines.push_back(part_of_word(word, width));
       word.erase(0, lines.back().size());

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <span>
-#include <sstream>
 
 #include "base/text.h"
 #include "bench/environment/child_process.h"
@@ -141,13 +140,11 @@ Maybe<std::string> kernel_options(const fs::path& root) {
       "iommu",     "intel_iommu", "amd_iommu",         "pci",
       "hugepages", "hugepagesz",  "mitigations",       "transparent_hugepage",
       "isolcpus",  "nohz_full",   "default_hugepagesz"};
-  std::istringstream words(*line);
-  std::vector<std::string> kept;
-  for (std::string word; words >> word;) {
-    const std::string name = word.substr(0, word.find('='));
-    if (std::ranges::find(known, name) != known.end()) kept.push_back(word);
-  }
-  return joined(kept, " ");
+  std::vector<std::string> words = words_in(*line);
+  std::erase_if(words, [&](const std::string& word) {
+    return std::ranges::count(known, word.substr(0, word.find('='))) == 0;
+  });
+  return joined(words, " ");
 }
 
 Maybe<int64_t> iommu_groups(const fs::path& root) {

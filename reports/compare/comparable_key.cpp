@@ -5,7 +5,6 @@
 #include <functional>
 #include <map>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include "base/pattern.h"
@@ -257,9 +256,8 @@ std::string value_in(const std::vector<KeyField>& key, const std::string& name,
 }
 
 std::string gpu_chip(const std::string& product) {
-  std::istringstream words(product);
   std::string chip;
-  for (std::string word; words >> word;) {
+  for (const std::string& word : words_in(product)) {
     if (chip.empty() && is_maker(word)) continue;
     if (!chip.empty() && is_variant(word)) break;
     const size_t dash = word.find('-');  // A100-SXM4-80GB, A100-40C

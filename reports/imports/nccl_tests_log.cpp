@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
-#include <sstream>
 #include <utility>
 
 #include "base/pattern.h"
@@ -32,13 +31,6 @@ struct Table {
   Columns columns;
   std::vector<ImportedRun> results;
 };
-
-std::vector<std::string> words_in(const std::string& text) {
-  std::istringstream stream(text);
-  std::vector<std::string> words;
-  for (std::string word; stream >> word;) words.push_back(word);
-  return words;
-}
 
 constexpr const char* each_its_own =
     "; built without MPI=1, nccl-tests prints a table for each process";

@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <sstream>
 #include <stdexcept>
 #include <thread>
 
@@ -109,10 +108,10 @@ std::string holder_of_lock(const Descriptor& file) {
   std::ifstream locks("/proc/locks");
   const bool known = fstat(file.number(), &status) == 0;
   for (std::string line; known && std::getline(locks, line);) {
-    std::istringstream fields(line);
-    std::string number, kind, mode, access, process, place;
-    fields >> number >> kind >> mode >> access >> process >> place;
-    if (place.ends_with(":" + std::to_string(status.st_ino))) return "process " + process;
+    const std::vector<std::string> fields = words_in(line);
+    const bool is_it =
+        fields.size() > 5 && fields[5].ends_with(":" + std::to_string(status.st_ino));
+    if (is_it) return "process " + fields[4];
   }
   return "another process";
 }
