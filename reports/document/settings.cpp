@@ -23,6 +23,22 @@ constexpr Setting work_setting(SettingMember member, const char* name, SettingGr
   return setting(member, name, group, rest);
 }
 
+// Of the update, which inference has none of.
+constexpr Setting update_setting(SettingMember member, const char* name, Setting rest) {
+  rest.key_place = 4;
+  rest.commands = in_run | in_sweep | in_export;
+  rest.needs = Needs::training;
+  return work_setting(member, name, SettingGroup::optimizer, rest);
+}
+
+// Of a network that is cut into stages.
+constexpr Setting pipeline_setting(SettingMember member, const char* name, Setting rest) {
+  rest.key_place = 5;
+  rest.needs = Needs::training;
+  rest.added = rest.last = true;
+  return work_setting(member, name, SettingGroup::several_ranks, rest);
+}
+
 // Of another machine or another run it has no meaning.
 constexpr Setting display_setting(SettingMember member, const char* name, SettingGroup group,
                                   Setting rest) {
@@ -128,29 +144,18 @@ constexpr std::array table{
                   .key_place = 2,
                   .added = true,
                   .last = true}),
-    work_setting(&RunConfig::learning_rate, "learning_rate", SettingGroup::optimizer,
-                 {.help = "constant [sgd: batch / 64 / features, at most 0.1; adamw: 5e-5]",
-                  .range = at_least(0),
-                  .most = 1e6,
-                  .key_place = 4,
-                  .commands = in_run | in_sweep | in_export,
-                  .needs = Needs::training}),
-    work_setting(&RunConfig::momentum, "momentum", SettingGroup::optimizer,
-                 {.help = "momentum of SGD",
-                  .range = within(0, 1),
-                  .most = 1,
-                  .key_place = 4,
-                  .commands = in_run | in_sweep | in_export,
-                  .needs = Needs::training}),
-    work_setting(
-        &RunConfig::weight_decay, "weight_decay", SettingGroup::optimizer,
+    update_setting(&RunConfig::learning_rate, "learning_rate",
+                   {.help = "constant [sgd: batch / 64 / features, at most 0.1; adamw: 5e-5]",
+                    .range = at_least(0),
+                    .most = 1e6}),
+    update_setting(&RunConfig::momentum, "momentum",
+                   {.help = "momentum of SGD", .range = within(0, 1), .most = 1}),
+    update_setting(
+        &RunConfig::weight_decay, "weight_decay",
         {.help = "decay [sgd: 1e-4, of all parameters; adamw: 0.01, of matrices]",
          .meaning = "Weight decay; sgd: L2, of every parameter; adamw: decoupled, of matrices",
          .range = at_least(0),
-         .most = 1,
-         .key_place = 4,
-         .commands = in_run | in_sweep | in_export,
-         .needs = Needs::training}),
+         .most = 1}),
     work_setting(&RunConfig::zero_init, "zero_init", SettingGroup::optimizer,
                  {.help = "start the last scale of each residual block at 0",
                   .meaning = "The last scale of each residual branch starts at 0",
@@ -288,48 +293,33 @@ constexpr std::array table{
                     {.help = "print no remarks and no progress", .commands = in_run}),
     display_setting(&RunConfig::no_progress, "no_progress", SettingGroup::files,
                     {.help = "print no progress line", .commands = in_run}),
-    work_setting(
-        &RunConfig::pipeline, "pipeline", SettingGroup::several_ranks,
+    pipeline_setting(
+        &RunConfig::pipeline, "pipeline",
         {.help = "cut the network into N stages, each on a rank of its own",
          .meaning = "Stages into which the network is cut, each on a rank of its own; so many "
                     "ranks are one replica of the network",
          .range = at_least(1),
          .most = 1024,
-         .key_place = 5,
-         .commands = in_run | in_sweep | in_export,
-         .needs = Needs::training,
-         .added = true,
-         .last = true}),
-    work_setting(
-        &RunConfig::micro_batches, "micro_batches", SettingGroup::several_ranks,
+         .commands = in_run | in_sweep | in_export}),
+    pipeline_setting(
+        &RunConfig::micro_batches, "micro_batches",
         {.help = "micro-batches of --batch samples in each update",
          .meaning = "Micro-batches of a step, each of `batch` samples, that go through the "
                     "stages one behind another; 1 with several stages: model parallel, of "
                     "which nothing overlaps",
          .range = at_least(1),
-         .most = 1024,
-         .key_place = 5,
-         .needs = Needs::training,
-         .added = true,
-         .last = true}),
-    work_setting(&RunConfig::schedule, "schedule", SettingGroup::several_ranks,
-                 {.help = "order of the stages' work; 1f1b holds fewer activations",
-                  .meaning = "Order of the stages' work: gpipe: all forward passes first, 1f1b: a "
-                             "backward pass as soon as there is one",
-                  .key_place = 5,
-                  .needs = Needs::training,
-                  .added = true,
-                  .last = true}),
-    work_setting(
-        &RunConfig::cuts, "cuts", SettingGroup::several_ranks,
+         .most = 1024}),
+    pipeline_setting(
+        &RunConfig::schedule, "schedule",
+        {.help = "order of the stages' work; 1f1b holds fewer activations",
+         .meaning = "Order of the stages' work: gpipe: all forward passes first, 1f1b: a "
+                    "backward pass as soon as there is one"}),
+    pipeline_setting(
+        &RunConfig::cuts, "cuts",
         {.help = "last layers of stages: layer2.3,layer3.2 [by measured times]",
          .value = "LAYERS",
          .meaning = "The layers behind which the network is cut, in their order; null: there "
-                    "is one stage, or a run did not get as far as to balance them",
-         .key_place = 5,
-         .needs = Needs::training,
-         .added = true,
-         .last = true}),
+                    "is one stage, or a run did not get as far as to balance them"}),
     work_setting(&RunConfig::sequence, "sequence", SettingGroup::work,
                  {.help = "tokens per sequence, of networks that read sequences [384]",
                   .meaning = "Tokens of a sequence; null: the network reads images",
@@ -338,13 +328,10 @@ constexpr std::array table{
                   .commands = in_all_but_stress,
                   .added = true,
                   .last = true}),
-    work_setting(
-        &RunConfig::optimizer, "optimizer", SettingGroup::optimizer,
+    update_setting(
+        &RunConfig::optimizer, "optimizer",
         {.help = "update rule [transformers: adamw, other networks: sgd]",
          .meaning = "Rule by which parameters are updated; null, as in earlier reports: sgd",
-         .key_place = 4,
-         .commands = in_run | in_sweep | in_export,
-         .needs = Needs::training,
          .added = true,
          .last = true})};
 
