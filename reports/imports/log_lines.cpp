@@ -148,8 +148,7 @@ void require_agreement(const Header& header, double total, int64_t devices) {
                           ? 1
                           : std::ranges::count(listed->second, '\'') / 2;
   for (const int64_t processes : {int64_t{1}, devices / std::max<int64_t>(own, 1)}) {
-    const double ratio = total / (header.speed->value * static_cast<double>(processes));
-    if (ratio < largest_disagreement && ratio > 1 / largest_disagreement) return;
+    if (agree(total, header.speed->value * static_cast<double>(processes))) return;
   }
   header.totals.front().line.refuse(std::string(total_words) + " " + shortest(total, 9) +
                                     ", but the steps to line " +
@@ -228,6 +227,11 @@ double LogPlace::positive_number(const std::string& text, const std::string& nam
   const bool decimal = text.find_first_not_of("0123456789.eE+-") == text.npos;
   if (decimal && !text.empty() && *end == '\0' && std::isfinite(value) && value > 0) return value;
   refuse(name + " must be a number above 0, not '" + text.substr(0, 40) + "'");
+}
+
+bool agree(double figure, double other) {
+  constexpr double largest = 1.25;
+  return figure / other < largest && figure / other > 1 / largest;
 }
 
 std::string arm_of(const std::string& work, const ImportedRun& run) {

@@ -43,8 +43,8 @@ std::vector<LogLine> lines_of(const PublishedLog& log, const std::vector<std::st
 /// "resnet50, 8 GPUs, SYSTEM": of what the results say of their work.
 std::string arm_of(const std::string& work, const ImportedRun& run);
 
-/// Figures of one log that should be the same differ by less, as those of genuine logs do.
-constexpr double largest_disagreement = 1.25;
+/// Whether figures of one log that should be the same differ no more than those of genuine logs.
+bool agree(double figure, double other);
 
 std::vector<NamedResult> results_of_tf_cnn_benchmarks(const PublishedLog& log);
 

@@ -228,16 +228,12 @@ std::vector<Candidate> candidates_of_bert(const MlperfRun& run) {
   return candidates;
 }
 
-// Epochs that were queued and not awaited are over too early.
-bool agrees(const Candidate& candidate) {
-  const double ratio = candidate.rate / candidate.whole;
-  return ratio < largest_disagreement && ratio > 1 / largest_disagreement;
-}
-
 Candidate throughput_of(const MlperfRun& run, const Fact& benchmark) {
   const bool is_bert = benchmark.text == "bert";
   const auto candidates = is_bert ? candidates_of_bert(run) : candidates_of_resnet(run);
-  const auto found = std::ranges::find_if(candidates, agrees);
+  // Epochs that were queued and not awaited are over too early.
+  const auto found = std::ranges::find_if(
+      candidates, [](const Candidate& one) { return agree(one.rate, one.whole); });
   if (found != candidates.end()) return *found;
   if (!candidates.empty()) {
     run.stop->refuse("by its " + candidates[0].from + " " + begun(run) + " did " +
