@@ -215,26 +215,16 @@ Names without_ats(const Environment& machine) {
   });
 }
 
+Names with_unread_ats(const Environment& machine) {
+  return nics_where(machine, [](const RdmaDevice& nic) { return is_mlx5(nic) && !nic.ats; });
+}
+
 // In a VM an IOMMU is always in the way; bare metal may do without.
-bool is_vm_with_gpus(const Environment& machine) { return is_vm(machine) && !machine.gpus.empty(); }
-
-Signs ats_off(const Environment& machine) {
-  if (!is_vm_with_gpus(machine)) return {};
-  return signs_naming(with_ats_off(machine), "ATS is off at ", ", though capable of it");
-}
-
-Signs ats_absent(const Environment& machine) {
-  if (!is_vm_with_gpus(machine)) return {};
-  return signs_naming(
-      without_ats(machine), "no ATS is seen at ",
-      ": it is off in the firmware, as it is by default, or the hypervisor hides it");
-}
-
-Signs ats_unknown(const Environment& machine) {
-  if (!is_vm_with_gpus(machine)) return {};
-  return signs_naming(
-      nics_where(machine, [](const RdmaDevice& nic) { return is_mlx5(nic) && !nic.ats; }),
-      "ATS at ", " is not readable without root");
+Here in_vm_with_gpus(Names (*names_of)(const Environment&), const char* before, const char* after) {
+  return [=](const Environment& machine) {
+    const bool counts = is_vm(machine) && !machine.gpus.empty();
+    return counts ? signs_naming(names_of(machine), before, after) : Signs{};
+  };
 }
 
 bool knows_ats(const Environment& machine) {
@@ -411,10 +401,17 @@ const Conditions of_gpu_direct = {
                "them (PIX, PXB)",
                {"try NCCL_NET_GDR_LEVEL=SYS, and measure with and without; or " + place},
                Urgency::note),
-    of_both({"ats_off", "ats_lost"}, exchange, ats_off, lost_ats, why_ats,
-            {on_linux + in_nic, on_esxi + in_nic, in_firmware}),
-    of_machine("ats_off", ats_absent, why_ats, {by_host, by_host + "; and in ESXi: " + of_esxi}),
-    of_machine("ats_unknown", ats_unknown, why_ats, {as_root}, Urgency::note),
+    of_both({"ats_off", "ats_lost"}, exchange,
+            in_vm_with_gpus(with_ats_off, "ATS is off at ", ", though capable of it"), lost_ats,
+            why_ats, {on_linux + in_nic, on_esxi + in_nic, in_firmware}),
+    of_machine("ats_off",
+               in_vm_with_gpus(without_ats, "no ATS is seen at ",
+                               ": it is off in the firmware, as it is by default, or the "
+                               "hypervisor hides it"),
+               why_ats, {by_host, by_host + "; and in ESXi: " + of_esxi}),
+    of_machine("ats_unknown",
+               in_vm_with_gpus(with_unread_ats, "ATS at ", " is not readable without root"),
+               why_ats, {as_root}, Urgency::note),
     of_machine(
         "acs_redirect_nic", redirected_pairs,
         "it goes up to the root complex and back instead of through the switch that they share",

@@ -113,15 +113,10 @@ void print_scaling(std::ostream& out, const RunSet& set) {
   efficiency.print(out);
 }
 
-std::string latest_start(const RunArm& arm) {
+template <class Runs>
+std::string latest_start(const Runs& runs) {
   std::string latest;
-  for (const SetRun& run : arm.runs) latest = std::max(latest, run.run.started_at);
-  return latest;
-}
-
-std::string latest_start(const RunSet& set) {
-  std::string latest;
-  for (const RunArm& arm : set.arms) latest = std::max(latest, latest_start(arm));
+  for (const SetRun& run : runs) latest = std::max(latest, run.run.started_at);
   return latest;
 }
 
@@ -140,7 +135,7 @@ using json::Json;
 using json::lines_of;
 
 Json context_of(const RunSet& set) {
-  Json context = {{"date", latest_start(set)}, {"executable", "nearmetal"}};
+  Json context = {{"date", latest_start(all_runs(set))}, {"executable", "nearmetal"}};
   if (!set.environments.empty()) {
     context["host_name"] = set.environments[0].host_name;
     context["num_cpus"] = set.environments[0].logical_cpus;
@@ -227,7 +222,7 @@ void print_suite(std::ostream& out, const char* name, const std::vector<Case>& c
       << attribute("tests", std::to_string(cases.size()));
   // Both must be there, the time without its zone: where there is no run, the schema's name for
   // what is not known, and the first of all times.
-  const std::string start = latest_start(set);
+  const std::string start = latest_start(all_runs(set));
   const std::string host = set.environments.empty() ? "" : set.environments[0].host_name;
   for (const auto& kind :
        {std::pair("failure", "failures"), {"error", "errors"}, {"skipped", "skipped"}}) {
@@ -317,7 +312,7 @@ void print_prometheus(std::ostream& out, const RunSet& set) {
     runs.add(labels + ",complete=\"yes\"", {complete});
     runs.add(labels + ",complete=\"no\"", {static_cast<double>(arm.runs.size()) - complete});
     ranks.add(labels, {static_cast<double>(first.run.world_size)});
-    times.add(labels, {unix_seconds(latest_start(arm))});
+    times.add(labels, {unix_seconds(latest_start(arm.runs))});
     std::string info = labels;
     for (const char* field : {"kind", "world_size"}) {
       info += std::string(",") + field + "=" + label_value(work_value(first, field));
