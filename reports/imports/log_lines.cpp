@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/log_prefix.h"
+#include "base/file_kind.h"
 #include "base/pattern.h"
 #include "base/text.h"
 #include "base/text_table.h"

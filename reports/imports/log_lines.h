@@ -34,7 +34,7 @@ struct NamedResult {
   ImportedRun run;
 };
 
-/// All lines of a log, which must outlive them, without what stands before them (log_prefix.h).
+/// All lines of a log, which must outlive them, without what stands before them (file_kind.h).
 std::vector<LogLine> lines_of(const PublishedLog& log, const std::vector<std::string>& beginnings);
 
 /// Throws InvalidReport for what is missing where the text ends.

@@ -12,7 +12,6 @@
 
 #include "base/errors.h"
 #include "base/file_kind.h"
-#include "base/log_prefix.h"
 #include "base/text.h"
 #include "reports/json/json.h"
 
