@@ -23,48 +23,52 @@ namespace {
 // logs are too many to ship, or that were published as numbers alone.
 
 struct PairSide {
-  std::optional<std::string> system;
-  std::optional<std::string> path;  // of its logs in the repository
+  std::map<std::string, std::string> facts;
   std::vector<double> images_per_second;
 };
 
 struct PublishedPair {
   std::string name;
-  std::optional<std::string> round;
-  std::optional<std::string> repository;
-  std::optional<std::string> model;
-  std::optional<int64_t> gpus;
-  std::optional<int64_t> batch;  // of each GPU
+  ImportedRun run;  // what all results of it have in common
   std::optional<PairSide> bare_metal;
   std::optional<PairSide> vm;
 };
 
 struct PairsFile {
-  std::optional<std::string> description;
-  std::optional<std::string> source;
+  std::map<std::string, std::string> facts;
   std::vector<PublishedPair> pairs;
 };
 
+// A text that the file may leave out.
+void take(json::Archive& field, const char* key, std::map<std::string, std::string>& texts) {
+  std::optional<std::string> text;
+  field.optional(key, text);
+  if (text) texts[key] = *text;
+}
+
 void fields(json::Archive& field, PairSide& side) {
-  field.optional("system", side.system);
-  field.optional("path", side.path);
+  take(field, "system", side.facts);
+  take(field, "path", side.facts);  // of its logs in the repository
   field("images_per_second", side.images_per_second, above(0));
 }
 
 void fields(json::Archive& field, PublishedPair& pair) {
+  std::optional<int64_t> batch;  // of each GPU
   field("name", pair.name);
-  field.optional("round", pair.round);
-  field.optional("repository", pair.repository);
-  field.optional("model", pair.model);
-  field.optional("gpus", pair.gpus, at_least(1));
-  field.optional("batch", pair.batch, at_least(1));
+  take(field, "round", pair.run.work);
+  take(field, "repository", pair.run.facts);
+  take(field, "model", pair.run.work);
+  field.optional("gpus", pair.run.world_size, at_least(1));
+  field.optional("batch", batch, at_least(1));
+  if (batch) pair.run.work["batch"] = std::to_string(*batch);
   field.optional("bare_metal", pair.bare_metal);
   field.optional("vm", pair.vm);
 }
 
 void fields(json::Archive& field, PairsFile& file) {
-  field.optional("description", file.description);
-  field.optional("source", file.source);
+  std::map<std::string, std::string> for_readers;
+  take(field, "description", for_readers);
+  take(field, "source", file.facts);
   field("pairs", file.pairs);
 }
 
@@ -84,19 +88,6 @@ PairsFile pairs_in(const PublishedLog& log) {
   }
 }
 
-ImportedRun run_of(const PairsFile& file, const PublishedPair& pair, const PairSide& side) {
-  ImportedRun run;
-  run.world_size = pair.gpus;
-  if (pair.round) run.work["round"] = *pair.round;
-  if (pair.model) run.work["model"] = *pair.model;
-  if (pair.batch) run.work["batch"] = std::to_string(*pair.batch);
-  if (side.system) run.facts["system"] = *side.system;
-  if (side.path) run.facts["path"] = *side.path;
-  if (pair.repository) run.facts["repository"] = *pair.repository;
-  if (file.source) run.facts["source"] = *file.source;
-  return run;
-}
-
 std::vector<NamedResult> results_of_pairs(const PublishedLog& log, PublishedSide side) {
   const PairsFile file = pairs_in(log);
   std::vector<NamedResult> results;
@@ -106,7 +97,10 @@ std::vector<NamedResult> results_of_pairs(const PublishedLog& log, PublishedSide
       const auto& found = of == PublishedSide::vm ? pair.vm : pair.bare_metal;
       if (!found) continue;
       for (const double throughput : found->images_per_second) {
-        NamedResult result{pair.name, run_of(file, pair, *found)};
+        NamedResult result{pair.name, pair.run};
+        for (const auto* facts : {&found->facts, &file.facts}) {
+          result.run.facts.insert(facts->begin(), facts->end());
+        }
         result.run.number = number++;
         result.run.throughput = throughput;
         if (of == side) results.push_back(std::move(result));
