@@ -165,12 +165,6 @@ class TemporaryFile {
   bool named_ = false;
 };
 
-void sync_folder(const std::filesystem::path& path) {
-  const Descriptor folder(open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // The file is there; only its safety against a power cut is not known.
-  if (folder.is_open()) fsync(folder.number());
-}
-
 }  // namespace
 
 void require_own_links(const std::filesystem::path& path) {
@@ -196,7 +190,9 @@ void write_file_atomically(const std::filesystem::path& path,
     for (const std::string_view part : parts) file.append(part);
     file.take_name(replace);
   }
-  sync_folder(place);
+  const Descriptor folder(open(folder_of(place).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // The file is there; only its safety against a power cut is not known.
+  if (folder.is_open()) fsync(folder.number());
 }
 
 void require_writable(const std::filesystem::path& path, bool replace) {

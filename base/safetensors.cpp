@@ -17,10 +17,6 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 
 constexpr size_t alignment = 8;  // of the values, by padding the header with spaces
 
-const char* dtype_of(const TensorView& tensor) {
-  return std::holds_alternative<std::span<const float>>(tensor.values) ? "F32" : "I64";
-}
-
 std::string_view bytes_of(const TensorView& tensor) {
   return std::visit(
       [](auto values) {
@@ -47,8 +43,10 @@ std::string header_of(const std::vector<TensorView>& tensors,
     require_filled(tensor);
     if (header.contains(tensor.name)) throw std::logic_error("two tensors named " + tensor.name);
     const size_t end = offset + bytes_of(tensor).size();
-    header[tensor.name] = {
-        {"dtype", dtype_of(tensor)}, {"shape", tensor.dims}, {"data_offsets", {offset, end}}};
+    const bool is_float = std::holds_alternative<std::span<const float>>(tensor.values);
+    header[tensor.name] = {{"dtype", is_float ? "F32" : "I64"},
+                           {"shape", tensor.dims},
+                           {"data_offsets", {offset, end}}};
     offset = end;
   }
   std::string text = header.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

@@ -33,8 +33,6 @@ std::string value_in_help(const OptionSpec& spec) {
   return text;
 }
 
-// CLI11 takes no space in the name of an argument, such as "BASE NEW", from version 2.4 on.
-std::string parser_name(const OptionSpec& spec) { return replaced(spec.name, " ", "_"); }
 std::string shown_name(const std::string& name) { return replaced(name, "_", " "); }
 
 struct HelpFormatter : CLI::Formatter {
@@ -45,7 +43,8 @@ struct HelpFormatter : CLI::Formatter {
 };
 
 void add_option(CLI::App& app, const OptionSpec& spec) {
-  const std::string name = parser_name(spec);
+  // CLI11 takes no space in the name of an argument, such as "BASE NEW", from version 2.4 on.
+  const std::string name = replaced(spec.name, " ", "_");
   CLI::Option* option = nullptr;
   if (spec.takes == OptionSpec::Takes::nothing) {
     option = app.add_flag_callback(

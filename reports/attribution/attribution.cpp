@@ -244,8 +244,10 @@ struct Sides {
   SeenProbe bytes(const std::string& name) const {
     return {name, ProbeUnit::bytes_per_second, base.rate(name), next.rate(name)};
   }
-  SeenProbe seconds(const std::string& name) const {
-    return {name, ProbeUnit::seconds, base.seconds(name), next.seconds(name)};
+  SeenProbe seconds(const std::string& name, const char* figure = "",
+                    Maybe<double> ProbeTime::*which = &ProbeTime::median_seconds) const {
+    return {name + figure, ProbeUnit::seconds, base.seconds(name, which),
+            next.seconds(name, which)};
   }
   SeenProbe product() const {
     const ProbeTime* probe = base.first_of("product/");
@@ -253,11 +255,8 @@ struct Sides {
             base.rate("product/", &ProbeTime::flops), next.rate("product/", &ProbeTime::flops)};
   }
   std::vector<SeenProbe> cpu() const {
-    const std::string name = quantum_probe;
-    return {{name + " mean", ProbeUnit::seconds, base.seconds(name, &ProbeTime::mean_seconds),
-             next.seconds(name, &ProbeTime::mean_seconds)},
-            {name + " p99", ProbeUnit::seconds, base.seconds(name, &ProbeTime::p99_seconds),
-             next.seconds(name, &ProbeTime::p99_seconds)},
+    return {seconds(quantum_probe, " mean", &ProbeTime::mean_seconds),
+            seconds(quantum_probe, " p99", &ProbeTime::p99_seconds),
             {"cpu_steal_share", ProbeUnit::share, base.steal_share, next.steal_share}};
   }
 };
@@ -337,14 +336,6 @@ std::vector<LayerFinding> where_a_gpu_computes(const Sides& sides) {
        ratio(base.rate(base.input_copy()), next.rate(next.input_copy())),
        {sides.bytes(input_probe), sides.bytes(pageable_probe)},
        copying}};
-}
-
-// One of each layer.
-std::vector<LayerFinding> layer_findings(const Sides& sides) {
-  std::vector<LayerFinding> findings =
-      sides.model.cpu_computes ? where_the_cpu_computes(sides) : where_a_gpu_computes(sides);
-  findings.push_back(communication(sides));
-  return findings;
 }
 
 // The part of the communication that differs, in words.
@@ -429,8 +420,11 @@ LayerShare share_of(const Sides& sides, const LayerFinding& finding,
 // Layers that made the difference come before those that eased it, such as the clock of a GPU that
 // waits.
 std::vector<LayerShare> layer_shares(const Sides& sides, const Maybe<double>& noise_seconds) {
-  std::vector<LayerShare> layers = transformed(layer_findings(sides), [&](const auto& found) {
-    return share_of(sides, found, noise_seconds);
+  std::vector<LayerFinding> findings =
+      sides.model.cpu_computes ? where_the_cpu_computes(sides) : where_a_gpu_computes(sides);
+  findings.push_back(communication(sides));
+  std::vector<LayerShare> layers = transformed(findings, [&](const LayerFinding& finding) {
+    return share_of(sides, finding, noise_seconds);
   });
   const double direction = sides.next.step_seconds < sides.base.step_seconds ? -1 : 1;
   std::ranges::stable_sort(layers, {}, [&](const LayerShare& layer) {

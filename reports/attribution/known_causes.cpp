@@ -25,9 +25,9 @@ std::vector<const Condition*> all_conditions() {
 
 bool may_slow(const Slowed& slowed, Layer layer, const ExplainedSide& side) {
   if (slowed.over_network && !uses_network(side)) return false;
-  if (std::ranges::find(slowed.layers, layer) != slowed.layers.end()) return true;
-  return side.runs.front()->device == Device::cpu &&
-         std::ranges::find(slowed.of_cpu_work, layer) != slowed.of_cpu_work.end();
+  return std::ranges::count(slowed.layers, layer) > 0 ||
+         (side.runs.front()->device == Device::cpu &&
+          std::ranges::count(slowed.of_cpu_work, layer) > 0);
 }
 
 // By layer.

@@ -234,10 +234,7 @@ void add_libraries(Key& key, const Report& report, const Run& run) {
 }
 
 // Words that name a maker or a line of products, not a chip.
-bool is_maker(const std::string& word) {
-  constexpr std::array makers = {"NVIDIA", "GRID", "Tesla", "Quadro", "GeForce", "Graphics"};
-  return std::ranges::find(makers, word) != makers.end();
-}
+constexpr std::array makers = {"NVIDIA", "GRID", "Tesla", "Quadro", "GeForce", "Graphics"};
 
 // Words from which on a name tells form factor, memory or profile.
 bool is_variant(const std::string& word) {
@@ -258,7 +255,7 @@ std::string value_in(const std::vector<KeyField>& key, const std::string& name,
 std::string gpu_chip(const std::string& product) {
   std::string chip;
   for (const std::string& word : words_in(product)) {
-    if (chip.empty() && is_maker(word)) continue;
+    if (chip.empty() && std::ranges::count(makers, word) > 0) continue;
     if (!chip.empty() && is_variant(word)) break;
     const size_t dash = word.find('-');  // A100-SXM4-80GB, A100-40C
     chip += (chip.empty() ? "" : " ") + word.substr(0, dash);

@@ -12,15 +12,13 @@ namespace {
 
 using Rows = std::vector<const ComparisonRow*>;
 
-std::string name_of(const ComparisonRow& row, const Comparison& comparison) {
-  return title_of(row) + (comparison.options.metrics.size() == 1 ? "" : " " + row.metric);
-}
-
 std::string names_of(const Rows& rows, const Comparison& comparison) {
   constexpr size_t most_names = 3;
+  const bool one_metric = comparison.options.metrics.size() == 1;
   std::vector<std::string> names;
   for (const ComparisonRow* row : rows) {
-    if (names.size() < most_names) names.push_back(name_of(*row, comparison));
+    if (names.size() == most_names) break;
+    names.push_back(title_of(*row) + (one_metric ? "" : " " + row->metric));
   }
   const size_t left = rows.size() - names.size();
   return joined(names) + (left > 0 ? " and " + std::to_string(left) + " more" : "");

@@ -39,10 +39,6 @@ int64_t number_in(const SetRun& run, const char* name, int64_t missing) {
   return value.empty() ? missing : std::strtoll(value.c_str(), nullptr, 10);
 }
 
-bool shares(const RunArm& arm) {
-  return !arm.runs.empty() && !key_value(arm.runs.front(), "share").empty();
-}
-
 // Without values where no run is complete.
 MeasuredArm measured(const RunArm& arm) {
   MeasuredArm result{.arm = &arm, .runs = throughput_sessions(arm)};
@@ -108,9 +104,11 @@ Groups groups_by(std::string MeasuredArm::*context, const std::vector<MeasuredAr
 std::vector<MeasuredArm> measured_arms(const RunSet& set) {
   std::vector<MeasuredArm> arms;
   for (const RunArm& arm : set.arms) {
-    if (is_imported(arm) && arm.runs.front().run.world_size < 1) continue;  // not told
-    if (shares(arm)) continue;         // more of its jobs are not more GPUs
-    if (!arm.whole.empty()) continue;  // beside jobs of other work
+    if (arm.runs.empty()) continue;
+    const SetRun& first = arm.runs.front();
+    if (is_imported(arm) && first.run.world_size < 1) continue;  // not told
+    if (!key_value(first, "share").empty()) continue;  // more of its jobs are not more GPUs
+    if (!arm.whole.empty()) continue;                  // beside jobs of other work
     MeasuredArm found = measured(arm);
     if (!found.runs.empty()) arms.push_back(std::move(found));
   }
@@ -156,12 +154,6 @@ std::optional<double> number_in(const std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return number;
-}
-
-// The value as it was settled, where it was left to the program.
-std::string resolved_value(const RunArm& arm, const std::string& setting,
-                           const std::string& asked) {
-  return asked == "auto" ? value_in(arm.runs.front().key, setting, asked) : asked;
 }
 
 Coordinates coordinates_of(const RunArm& arm) {
@@ -225,7 +217,8 @@ std::vector<GridCurve> curves_over(const std::string& setting,
     const std::string others = others_text(coordinates, varying, setting);
     GridCurve* known = find_in(curves, others, &GridCurve::others);
     GridCurve& curve = known ? *known : curves.emplace_back(GridCurve{setting, others, {}});
-    const std::string value = resolved_value(*arm, setting, asked->second);
+    std::string value = asked->second;
+    if (value == "auto") value = value_in(arm->runs.front().key, setting, "auto");  // as settled
     curve.points.push_back({arm, value, number_in(value)});
   }
   std::erase_if(curves, [](const GridCurve& curve) { return curve.points.size() < 2; });

@@ -16,11 +16,6 @@ std::string number_text(const Figure& figure) {
   return significant(figure.unit == FigureUnit::share ? 100 * figure.value : figure.value, 3);
 }
 
-std::string unit_text(FigureUnit unit) {
-  constexpr std::array texts = {" %", "", " CPUs", " s", " times"};
-  return texts.at(static_cast<size_t>(unit));
-}
-
 std::string givers_text(const Warning& warning) {
   std::string text;
   for (const std::string& giver : givers_of(warning)) text += giver + ": ";
@@ -92,7 +87,8 @@ std::optional<Figure> figure_of_verdict(const std::string& code, const std::stri
 }  // namespace
 
 std::string figure_text(const Figure& figure) {
-  return number_text(figure) + unit_text(figure.unit);
+  constexpr std::array units = {" %", "", " CPUs", " s", " times"};
+  return number_text(figure) + units.at(static_cast<size_t>(figure.unit));
 }
 
 std::string figures_text(const Figure& least, const Figure& most) {

@@ -41,11 +41,6 @@ constexpr Form cause_code{.pattern = "^[a-z0-9_]+$",
                           .description = "a code of lower-case letters, digits and underscores"};
 constexpr Range chance = within(0, 1);
 
-// None in the row that stands for all in the schema.
-std::string unit_of(const ComparisonRow& row) {
-  return row.metric.empty() ? "" : metric_from(row.metric).base_unit;
-}
-
 }  // namespace
 
 void fields(Archive& field, Interval& interval) {
@@ -88,7 +83,8 @@ void fields(Archive& field, ComparisonRow& row) {
               "Day of the first runs of a baseline, where the row is held against these; else "
               "empty; since 1.2");
   field("metric", row.metric);
-  field("unit", unit_of(row));
+  // None in the row that stands for all in the schema.
+  field("unit", std::string(row.metric.empty() ? "" : metric_from(row.metric).base_unit));
   field("verdict", row.verdict);
   field("reason", row.reason);
   field("method", row.method);

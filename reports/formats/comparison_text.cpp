@@ -124,11 +124,6 @@ bool shows_throughput_alone(const CompareOptions& options) {
   return options.metrics.size() == 1 && metric_from(options.metrics.front()).is_throughput;
 }
 
-std::string side_title(const std::string& side, const CompareOptions& options) {
-  const std::string unit = metric_from(options.metrics.front()).unit;
-  return side + (shows_throughput_alone(options) ? ", " + unit : "") + " [95 %]";
-}
-
 std::vector<std::string> cells_of(const ComparisonRow& row, const CompareOptions& options,
                                   Footnotes& footnotes) {
   const Metric& metric = metric_from(row.metric);
@@ -196,10 +191,12 @@ TitledTable table_of(const Comparison& comparison, Footnotes& footnotes) {
                      .legend = rule_text(comparison),
                      .titled = false};
   TextTable& table = titled.table;
-  if (!shows_throughput_alone(options)) table.columns.push_back({"metric"});
+  const bool one_unit = shows_throughput_alone(options);
+  if (!one_unit) table.columns.push_back({"metric"});
+  const std::string unit = metric_from(options.metrics.front()).unit;
   const SideWords& words = words_of(options.form);
   for (const std::string& side : {words.base_title, words.new_title}) {
-    table.columns.push_back({side_title(side, options), true});
+    table.columns.push_back({side + (one_unit ? ", " + unit : "") + " [95 %]", true});
   }
   table.columns.insert(table.columns.end(), {{"difference [" + confidence + "]", true},
                                              {"n", true},

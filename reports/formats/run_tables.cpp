@@ -15,11 +15,6 @@
 namespace nearmetal {
 namespace {
 
-std::string throughput_text(const RunArm& arm) {
-  const Metric& metric = throughput_metric(unit_of(arm));
-  return mean_text(summary_of_arm(arm, metric), metric);
-}
-
 std::string batch_text(const GridCurve& curve, const CurvePoint& point) {
   return curve.setting + " " + point.value;
 }
@@ -30,13 +25,6 @@ constexpr const char* bubble_legend =
     "with transfers as fast as those of known values alone; and (P - 1) / (M + P - 1), of P equal "
     "stages and M micro-batches. What the measured one is above the last simulated are launches, "
     "and transfers that kernels slow down.";
-
-const Run* first_with_stages(const RunArm& arm) {
-  for (const SetRun* run : complete_runs(arm)) {
-    if (run->run.pipeline) return &run->run;
-  }
-  return nullptr;
-}
 
 std::string schedule_text(const SetRun& run, int64_t stages) {
   if (stages == 1) return "-";
@@ -155,9 +143,11 @@ std::vector<TitledTable> knee_tables(const RunSet& set) {
   for (const GridCurve& curve : grid_curves(set)) {
     const std::optional<Knee> knee = knee_of(curve);
     if (!knee) continue;
+    const RunArm& arm = *knee->point->arm;
+    const Metric& metric = throughput_metric(unit_of(arm));
     table.rows.push_back(
         {curve.others.empty() ? "all" : curve.others, batch_text(curve, *knee->point),
-         throughput_text(*knee->point->arm), estimate_text(100 * knee->share),
+         mean_text(summary_of_arm(arm, metric), metric), estimate_text(100 * knee->share),
          batch_text(curve, *knee->best) + (knee->best_is_largest ? ", the largest that ran" : "")});
   }
   if (table.rows.empty()) return {};
@@ -203,11 +193,14 @@ TextTable stage_table(const Run& run) {
 std::vector<TitledTable> tables_beside_figures(const RunSet& set) {
   std::vector<TitledTable> tables = knee_tables(set), stages;
   for (const RunArm& arm : set.arms) {
-    const Run* run = first_with_stages(arm);
-    if (run == nullptr) continue;
+    const SomeRuns runs = runs_where(arm, [](const SetRun& run) {
+      return run.run.status == Status::complete && run.run.pipeline;
+    });
+    if (runs.empty()) continue;
+    const Run& first = runs.front()->run;
     stages.push_back({.title = "Stages of " + arm.name + " in its first run, bubble " +
-                               bubble_text(run->pipeline->bubble),
-                      .table = stage_table(*run),
+                               bubble_text(first.pipeline->bubble),
+                      .table = stage_table(first),
                       .legend = stages.empty() ? bubble_legend : ""});
   }
   if (!stages.empty()) tables.push_back(parallelism_table(set));

@@ -174,11 +174,6 @@ void check_profile(const StepProfile& profile, const std::string& place) {
                    "roofline_seconds / step_seconds is"}});
 }
 
-void check_series(const MonitoredSeries& series, const std::string& place) {
-  require_within(place + "/mean", series.mean, {series.minimum, series.maximum},
-                 "minimum and maximum");
-}
-
 void check_rank(const Run& run, size_t index, int64_t version, const std::string& place) {
   const Rank& rank = run.ranks[index];
   if (index == 0 && rank.kernel_choices_sha256 &&
@@ -196,7 +191,9 @@ void check_rank(const Run& run, size_t index, int64_t version, const std::string
   if (rank.set_up) check_set_up(*rank.set_up, place + "/set_up");
   if (!rank.monitoring) return;
   for (size_t i = 0; i < rank.monitoring->series.size(); ++i) {
-    check_series(rank.monitoring->series[i], place + "/monitoring/series/" + std::to_string(i));
+    const MonitoredSeries& series = rank.monitoring->series[i];
+    require_within(place + "/monitoring/series/" + std::to_string(i) + "/mean", series.mean,
+                   {series.minimum, series.maximum}, "minimum and maximum");
   }
 }
 

@@ -33,13 +33,6 @@ Maybe<double> sum(std::vector<Report>& reports, const Get& get) {
   return folded(reports, get, [](double a, double b) { return a + b; });
 }
 
-template <class Get>
-Maybe<double> average(std::vector<Report>& reports, const Get& get) {
-  Maybe<double> value = sum(reports, get);
-  if (value) *value.value /= static_cast<double>(reports.size());
-  return value;
-}
-
 void merge_throughput(std::vector<Report>& reports, const RunConfig& config, Run& run) {
   const bool together = in_step(config, std::ssize(reports));
   run.window = folded(
@@ -62,7 +55,9 @@ void merge_throughput(std::vector<Report>& reports, const RunConfig& config, Run
 void merge_proof(std::vector<Report>& reports, Proof& proof) {
   for (const auto member : {&Proof::window_start_loss, &Proof::window_end_loss,
                             &Proof::window_start_gradient_norm, &Proof::window_end_gradient_norm}) {
-    proof.*member = average(reports, [&](const Run& r) { return r.proof.*member; });
+    Maybe<double> mean = sum(reports, [&](const Run& r) { return r.proof.*member; });
+    if (mean) *mean.value /= static_cast<double>(reports.size());
+    proof.*member = mean;
   }
   for (Report& report : reports) {
     const Proof& other = run_of(report).proof;

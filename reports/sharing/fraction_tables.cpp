@@ -127,34 +127,29 @@ TextTable cost_table(const std::vector<FractionPoint>& points, const UnitWords& 
   return table;
 }
 
-struct NeighboursOfOneLoad {
-  Neighbour all;        // sums over neighbours and runs
-  int64_t counted = 0;  // neighbours, over all runs
-};
-
 // The joint work of the neighbours of one load, for each arm that has some, as the mean of its
 // runs.
 TextTable neighbours_table(const RunSet& set) {
   TextTable table{.columns = {{"arm"}, {"neighbours", true}, {"load"}, {"all of them", true}}};
   for (const RunArm& arm : set.arms) {
-    std::map<std::string, NeighboursOfOneLoad> loads;
+    std::map<std::string, std::pair<Neighbour, int64_t>> loads;  // sums, and of how many
     const SomeRuns runs = complete_runs(arm);
     for (const SetRun* run : runs) {
       for (const Neighbour& one : run->run.neighbours) {
-        NeighboursOfOneLoad& load = loads[one.load];
-        ++load.counted;
-        load.all.runs_per_second += one.runs_per_second;
-        load.all.bytes_per_second += one.bytes_per_second;
-        load.all.flops_per_second += one.flops_per_second;
+        auto& [sum, count] = loads[one.load];
+        ++count;
+        sum.runs_per_second += one.runs_per_second;
+        sum.bytes_per_second += one.bytes_per_second;
+        sum.flops_per_second += one.flops_per_second;
       }
     }
     for (auto& [name, load] : loads) {
-      Neighbour mean = load.all;
+      auto [mean, count] = load;
       for (double* rate : {&mean.runs_per_second, &mean.bytes_per_second, &mean.flops_per_second}) {
         *rate /= static_cast<double>(runs.size());
       }
       table.rows.push_back(
-          {arm.name, std::to_string(load.counted / std::ssize(runs)), name, rate_text(mean)});
+          {arm.name, std::to_string(count / std::ssize(runs)), name, rate_text(mean)});
     }
   }
   return table;

@@ -24,8 +24,6 @@ std::string gpu_board(const std::string& product) {
   return product.substr(0, product.find(" MIG "));
 }
 
-bool counts(const RunArm& arm) { return arm.share && !timed_runs(arm).empty(); }
-
 // The whole of which this is the first job; null: none.
 const RunArm* begun_whole(const RunSet& set, const RunArm& arm) {
   const bool is_first = find_in(set.arms, arm.whole, &RunArm::whole) == &arm;
@@ -46,7 +44,7 @@ class References {
     for (const RunArm& arm : set.arms) {
       const RunArm* whole = begun_whole(set, arm);
       const RunArm& asked = whole != nullptr ? *whole : arm;
-      if (counts(asked)) arms_.push_back(&asked);
+      if (asked.share && !timed_runs(asked).empty()) arms_.push_back(&asked);
     }
   }
 
