@@ -77,9 +77,8 @@ std::string without_known(const std::string& line, std::string& rank) {
 
 // A regular expression of this text whose numbers may be others, of another width, too.
 std::string form_of(const std::string& text) {
-  static const Pattern special("[\\^$.*+?()\\[\\]{}|\\\\/]");
   static const Pattern number(" *[0-9]+");
-  return number.replaced_in(special.replaced_in(text, "\\$&"), " *[0-9]+");
+  return number.replaced_in(pattern_of(text), " *[0-9]+");
 }
 
 // A regular expression of what stands before a line of interest; empty where one has nothing

@@ -3,6 +3,8 @@
 #include <regex>
 #include <stdexcept>
 
+#include "base/text.h"
+
 namespace nearmetal {
 namespace {
 
@@ -22,6 +24,8 @@ std::vector<std::string> groups(const std::smatch& found) {
 }
 
 }  // namespace
+
+std::string pattern_of(const std::string& text) { return escaped(text, "^$\\.*+?()[]{}|/"); }
 
 struct Pattern::Compiled {
   std::regex expression;

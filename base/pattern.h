@@ -10,6 +10,9 @@ namespace nearmetal {
 
 enum class Letters { as_they_are, of_any_case };
 
+/// The regular expression of this text alone.
+std::string pattern_of(const std::string& text);
+
 class Pattern {
  public:
   /// Throws std::invalid_argument where it is no regular expression.

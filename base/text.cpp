@@ -163,6 +163,22 @@ std::string replaced(std::string text, const std::string& what, const std::strin
   return text;
 }
 
+std::string escaped(const std::string& text, std::string_view special) {
+  std::string result;
+  for (const char c : text) {
+    if (special.find(c) != special.npos) result += '\\';
+    result += c;
+  }
+  return result;
+}
+
+std::string utc_text(const char* form, std::time_t seconds) {
+  std::tm parts{};
+  gmtime_r(&seconds, &parts);
+  char text[64];
+  return {text, std::strftime(text, sizeof text, form, &parts)};
+}
+
 std::string readable_fact(const std::string& name, const std::string& values) {
   constexpr std::array<std::pair<const char*, const char*>, 3> units = {
       {{"_bytes", "B"}, {"_bytes_per_second", "B/s"}, {"_hertz", "Hz"}}};

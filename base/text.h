@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <ctime>
 #include <functional>
 #include <iterator>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -113,6 +115,12 @@ Value& value_beside(const std::type_identity_t<Key>& key,
 
 /// `text` with each `what` in it replaced.
 std::string replaced(std::string text, const std::string& what, const std::string& with);
+
+/// With a backslash before each of these characters.
+std::string escaped(const std::string& text, std::string_view special);
+
+/// A time in seconds since 1970, by UTC in the form that strftime() takes.
+std::string utc_text(const char* form, std::time_t seconds);
 
 /// Values of a fact in the unit that its name ends with, as people read them: "80530636800" of
 /// "gpus/0/memory_bytes" is "80.53 GB". Others stay as they are.

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <iostream>
 #include <string_view>
 
@@ -31,14 +30,6 @@ std::optional<int> columns_asked_for() {
   const char* text = std::getenv("COLUMNS");
   const int columns = text != nullptr ? std::atoi(text) : 0;
   return columns > 0 ? std::optional(columns) : std::nullopt;
-}
-
-std::string utc(const char* format, std::chrono::system_clock::time_point time) {
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
-  std::tm parts{};
-  gmtime_r(&seconds, &parts);
-  char text[64];
-  return {text, std::strftime(text, sizeof text, format, &parts)};
 }
 
 }  // namespace
@@ -71,15 +62,19 @@ Terminal standard_terminal() {
 
 // A name with milliseconds, so that runs started in the same second do not meet in one name.
 std::string default_report_name(const std::string& first, const std::string& second) {
-  const auto now = std::chrono::system_clock::now();
+  using std::chrono::system_clock;
+  const system_clock::time_point now = system_clock::now();
   const auto since_epoch = std::chrono::floor<std::chrono::milliseconds>(now.time_since_epoch());
   char fraction[8];
   std::snprintf(fraction, sizeof fraction, "%03d", static_cast<int>(since_epoch.count() % 1000));
-  return "nearmetal-" + first + "-" + second + "-" + utc("%Y%m%dT%H%M%S", now) + "." + fraction +
-         "Z.report.json";
+  return "nearmetal-" + first + "-" + second + "-" +
+         utc_text("%Y%m%dT%H%M%S", system_clock::to_time_t(now)) + "." + fraction + "Z.report.json";
 }
 
-std::string time_stamp() { return utc("%Y-%m-%dT%H:%M:%SZ", std::chrono::system_clock::now()); }
+std::string time_stamp() {
+  using std::chrono::system_clock;
+  return utc_text("%Y-%m-%dT%H:%M:%SZ", system_clock::to_time_t(system_clock::now()));
+}
 
 std::vector<std::string> files_read_by(const RunConfig& config) {
   std::vector<std::string> files;

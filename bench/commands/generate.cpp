@@ -33,16 +33,6 @@ bool is_path(const OptionSpec& option) {
 
 std::string spaced_choices(const OptionSpec& option) { return joined(choices(option), " "); }
 
-// The text with a backslash before each of these characters.
-std::string escaped(const std::string& text, const std::string& special) {
-  std::string result;
-  for (const char c : text) {
-    if (special.find(c) != std::string::npos) result += '\\';
-    result += c;
-  }
-  return result;
-}
-
 // Within single quotes of bash and zsh.
 std::string single_quoted(const std::string& text) {
   return "'" + replaced(text, "'", "'\\''") + "'";

@@ -21,16 +21,6 @@ struct Secret {
   std::string instead;
 };
 
-std::string literally(const std::string& text) {
-  constexpr std::string_view special = "^$\\.*+?()[]{}|/";
-  std::string pattern;
-  for (const char c : text) {
-    if (special.find(c) != special.npos) pattern += '\\';
-    pattern += c;
-  }
-  return pattern;
-}
-
 // Never within another word.
 Secret secret_word(const std::string& pattern, const std::string& instead) {
   return {Pattern("(^|[^0-9a-z])" + pattern + "(?![0-9a-z])", Letters::of_any_case),
@@ -40,7 +30,7 @@ Secret secret_word(const std::string& pattern, const std::string& instead) {
 // With the domain that may be written behind it. As long as DNS allows for: std::regex takes stack
 // for each character that it repeats.
 Secret secret_host(const std::string& name) {
-  return secret_word(literally(name) + "(\\.[0-9a-z_-]{1,63}){0,8}", left_out_name);
+  return secret_word(pattern_of(name) + "(\\.[0-9a-z_-]{1,63}){0,8}", left_out_name);
 }
 
 std::vector<Secret> addresses() {
@@ -72,12 +62,12 @@ class HostInfo {
 
   void add_path(const std::string& path, const std::string& instead) {
     secrets_.push_back(
-        {Pattern(literally(path) + "(?![0-9A-Za-z])"), replaced(instead, "$", "$$")});
+        {Pattern(pattern_of(path) + "(?![0-9A-Za-z])"), replaced(instead, "$", "$$")});
   }
 
   void take(Maybe<std::string>& value) {
     if (!value) return;
-    if (!value->empty()) secrets_.push_back(secret_word(literally(*value), left_out_name));
+    if (!value->empty()) secrets_.push_back(secret_word(pattern_of(*value), left_out_name));
     value = left_out;
   }
 

@@ -103,15 +103,6 @@ Event event_of(const LogLine& line) {
   return event;
 }
 
-std::string time_stamp_of(const Event& event) {
-  const auto seconds = static_cast<time_t>(event.milliseconds / milliseconds_per_second);
-  tm utc{};
-  gmtime_r(&seconds, &utc);
-  std::array<char, sizeof("2026-01-31T12:00:00Z")> text{};
-  strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return text.data();
-}
-
 void take_fact(const Event& event, MlperfRun& run) {
   const std::string text = text_of(event.value);
   if (event.key == "submission_benchmark" && text != "resnet" && text != "bert") {
@@ -269,7 +260,8 @@ NamedResult result_of(const MlperfRun& run) {
   const Candidate figure = throughput_of(run, benchmark);
   ImportedRun result;
   result.line = run.start->number;
-  result.started_at = time_stamp_of(*run.start);
+  result.started_at = utc_text(
+      "%Y-%m-%dT%H:%M:%SZ", static_cast<time_t>(run.start->milliseconds / milliseconds_per_second));
   result.world_size = gpus_of(run);
   if (benchmark.text == "bert") result.sample = SampleUnit::sequence;
   result.throughput = figure.rate;
