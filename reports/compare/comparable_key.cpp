@@ -5,7 +5,6 @@
 #include <functional>
 #include <map>
 #include <set>
-#include <utility>
 
 #include "base/pattern.h"
 #include "base/sha256.h"

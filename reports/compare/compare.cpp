@@ -10,7 +10,6 @@
 
 #include "base/text.h"
 #include "reports/compare/comparison_row.h"
-#include "reports/compare/environment_differences.h"
 #include "reports/compare/work_text.h"
 #include "reports/document/settings.h"
 

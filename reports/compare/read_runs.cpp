@@ -9,7 +9,6 @@
 #include <stdexcept>
 #include <string_view>
 #include <thread>
-#include <utility>
 
 #include "base/errors.h"
 #include "base/text.h"

@@ -1,7 +1,6 @@
 #include "reports/compare/run_set.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <stdexcept>
 #include <utility>

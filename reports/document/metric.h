@@ -1,7 +1,6 @@
 // Figures of a run: those that are compared, and what follows from its window.
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <span>
 #include <string>

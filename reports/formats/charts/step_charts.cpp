@@ -5,7 +5,6 @@
 #include <numeric>
 #include <span>
 
-#include "reports/document/metric.h"
 #include "reports/statistics/statistics.h"
 
 namespace nearmetal {
