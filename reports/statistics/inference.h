@@ -59,28 +59,6 @@ double p_of_at_least(const LogEstimate& estimate, double bound);
 /// (Holm, 1979), in the order given.
 std::vector<double> holm_adjusted(std::span<const double> p_values);
 
-/// Rank tests are exact up to so many values, some milliseconds of counting.
-inline constexpr size_t most_for_exact = 60;
-/// Of all ways to deal ranks out, how many give each rank sum, from the least on; and each sum of
-/// the ranks that have a sign.
-std::vector<double> rank_sum_counts(size_t first, size_t second);
-std::vector<double> signed_rank_counts(size_t values);
-
-/// Two-sided p of a sum that was seen, by how many ways give each sum, from 0 on.
-double exact_p(const std::vector<double>& counts, int64_t seen);
-
-/// Two-sided p of the rank-sum test of Mann and Whitney, ties at their mean rank. Exact, from all
-/// ways to deal the ranks out, up to 60 values in all; beyond by the normal approximation with
-/// corrections for ties and continuity. Depends on no distribution, but cannot fall below 0.05
-/// for fewer than 4 values a side. Throws std::invalid_argument for no values.
-double mann_whitney_p(std::span<const double> first, std::span<const double> second);
-
-/// Two-sided p of the signed-rank test of Wilcoxon, of the differences of pairs: ranks of their
-/// sizes, ties at their mean rank, without those that are 0. Exact up to 60 of them, beyond by the
-/// normal approximation. Cannot fall below 0.05 for fewer than 6 pairs. 1 where all are 0. Throws
-/// std::invalid_argument for no differences.
-double wilcoxon_p(std::span<const double> differences);
-
 /// How runs of one side vary.
 struct RunSpread {
   double deviation = 0;  // standard deviation of ln(run)

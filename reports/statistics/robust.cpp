@@ -7,12 +7,106 @@
 #include <cstdint>
 #include <functional>
 #include <numeric>
+#include <stdexcept>
 
 #include "reports/statistics/inference.h"
 #include "reports/statistics/statistics.h"
 
 namespace nearmetal {
 namespace {
+
+// Rank tests are exact up to so many values, some milliseconds of counting.
+constexpr size_t most_for_exact = 60;
+
+struct Ranks {
+  std::vector<int64_t> doubled;  // twice the mean rank of each value, in ascending order
+  int64_t doubled_sum_of_first = 0;
+  double ties = 0;  // sum of t^3 - t over groups of t equal values
+};
+
+struct RankedValue {
+  double value;
+  bool is_first;
+};
+
+Ranks ranks_of(std::vector<RankedValue> values) {
+  std::ranges::sort(values, {}, &RankedValue::value);
+  Ranks ranks;
+  for (size_t begin = 0, end = 0; begin < values.size(); begin = end) {
+    while (end < values.size() && values[end].value == values[begin].value) ++end;
+    const auto doubled_mean = static_cast<int64_t>(begin + 1 + end);
+    for (size_t i = begin; i < end; ++i) {
+      ranks.doubled.push_back(doubled_mean);
+      if (values[i].is_first) ranks.doubled_sum_of_first += doubled_mean;
+    }
+    const auto group = static_cast<double>(end - begin);
+    ranks.ties += group * group * group - group;
+  }
+  return ranks;
+}
+
+// Ways to choose `chosen` of the ranks, by the sum of what was chosen: counted rank by rank, in
+// doubles as there are up to 1e17.
+std::vector<double> counts_by_sum(const std::vector<int64_t>& ranks, size_t chosen) {
+  const int64_t total = std::accumulate(ranks.begin(), ranks.end(), int64_t{0});
+  std::vector<std::vector<double>> counts(chosen + 1, std::vector<double>(total + 1));
+  counts[0][0] = 1;
+  for (const int64_t rank : ranks) {
+    for (size_t count = chosen; count > 0; --count) {
+      for (int64_t sum = total; sum >= rank; --sum)
+        counts[count][sum] += counts[count - 1][sum - rank];
+    }
+  }
+  return counts[chosen];
+}
+
+// Ways to choose any of the ranks, by the sum of what was chosen.
+std::vector<double> counts_of_signs(const std::vector<int64_t>& ranks) {
+  const int64_t total = std::accumulate(ranks.begin(), ranks.end(), int64_t{0});
+  std::vector<double> counts(total + 1);
+  counts[0] = 1;
+  for (const int64_t rank : ranks) {
+    for (int64_t sum = total; sum >= rank; --sum) counts[sum] += counts[sum - rank];
+  }
+  return counts;
+}
+
+// The p-value of a statistic in steps of 1 around its mean.
+double normal_p(double distance_from_mean, double variance) {
+  if (variance <= 0) return 1;  // all values are equal
+  const double distance = std::max(0.0, std::abs(distance_from_mean) - 0.5);
+  return std::min(1.0, 2 * cdf(complement(boost::math::normal(), distance / std::sqrt(variance))));
+}
+
+// Of all ways to deal ranks out, how many give each rank sum, from the least on.
+std::vector<double> rank_sum_counts(size_t first, size_t second) {
+  std::vector<int64_t> ranks(first + second);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  std::vector<double> counts = counts_by_sum(ranks, first);
+  counts.erase(counts.begin(),
+               counts.begin() + static_cast<std::ptrdiff_t>(first * (first - 1) / 2));
+  return counts;
+}
+
+// The same of each sum of the ranks that have a sign.
+std::vector<double> signed_rank_counts(size_t values) {
+  std::vector<int64_t> ranks(values);
+  std::iota(ranks.begin(), ranks.end(), 1);
+  return counts_of_signs(ranks);
+}
+
+// Two-sided p of a sum that was seen, by how many ways give each sum, from 0 on.
+double exact_p(const std::vector<double>& counts, int64_t seen) {
+  double all = 0;
+  double below = 0;  // at or below what was seen
+  double above = 0;
+  for (size_t sum = 0; sum < counts.size(); ++sum) {
+    all += counts[sum];
+    if (static_cast<int64_t>(sum) <= seen) below += counts[sum];
+    if (static_cast<int64_t>(sum) >= seen) above += counts[sum];
+  }
+  return std::min(1.0, 2 * std::min(below, above) / all);
+}
 
 constexpr double outlying_from = 3.5;
 constexpr size_t fewest_for_median = 10, fewest_for_mean = 4, fewest_for_groups = 4;
@@ -110,6 +204,37 @@ std::vector<bool> outliers(std::span<const double> values) {
   return found;
 }
 
+double mann_whitney_p(std::span<const double> first, std::span<const double> second) {
+  if (first.empty() || second.empty()) throw std::invalid_argument("a rank test of no values");
+  std::vector<RankedValue> values;
+  for (const double value : first) values.push_back({value, true});
+  for (const double value : second) values.push_back({value, false});
+  const Ranks ranks = ranks_of(std::move(values));
+  if (first.size() + second.size() <= most_for_exact) {
+    return exact_p(counts_by_sum(ranks.doubled, first.size()), ranks.doubled_sum_of_first);
+  }
+  const auto m = static_cast<double>(first.size()), n = static_cast<double>(second.size());
+  const double all = m + n;
+  const double u = static_cast<double>(ranks.doubled_sum_of_first) / 2 - m * (m + 1) / 2;
+  return normal_p(u - m * n / 2, m * n / 12 * (all + 1 - ranks.ties / (all * (all - 1))));
+}
+
+double wilcoxon_p(std::span<const double> differences) {
+  if (differences.empty()) throw std::invalid_argument("a rank test of no values");
+  std::vector<RankedValue> sizes;
+  for (const double difference : differences) {
+    if (difference != 0) sizes.push_back({std::abs(difference), difference > 0});
+  }
+  if (sizes.empty()) return 1;
+  const auto n = static_cast<double>(sizes.size());
+  const Ranks ranks = ranks_of(std::move(sizes));
+  if (n <= most_for_exact) {
+    return exact_p(counts_of_signs(ranks.doubled), ranks.doubled_sum_of_first);
+  }
+  const double sum = static_cast<double>(ranks.doubled_sum_of_first) / 2;
+  return normal_p(sum - n * (n + 1) / 4, n * (n + 1) * (2 * n + 1) / 24 - ranks.ties / 48);
+}
+
 double trend_p(std::span<const std::vector<double>> sides) {
   int64_t difference = 0, pairs = 0;  // of pairs that rise and fall
   double variance = 0;
@@ -125,10 +250,8 @@ double trend_p(std::span<const std::vector<double>> sides) {
     count += side.size();
     if (count <= most_for_exact) counts = counts_of_sums(counts, counts_of_inversions(side.size()));
   }
-  if (count > most_for_exact) {
-    const double distance = std::max(0.0, static_cast<double>(std::abs(difference)) - 1);
-    return 2 * cdf(complement(boost::math::normal(), distance / std::sqrt(variance)));
-  }
+  // It goes in steps of 2.
+  if (count > most_for_exact) return normal_p(static_cast<double>(difference) / 2, variance / 4);
   return exact_p(counts, (pairs - std::abs(difference)) / 2);  // that fall, or that rise
 }
 

@@ -1,4 +1,4 @@
-// Runs that are unlike the others, and estimates that these hardly move.
+// Runs that are unlike the others, and tests and estimates that these hardly move.
 #pragma once
 
 #include <optional>
@@ -15,6 +15,18 @@ namespace nearmetal {
 /// standard deviations from the median (Iglewicz and Hoaglin, 1993). Worth a look, no reason to
 /// leave it out.
 std::vector<bool> outliers(std::span<const double> values);
+
+/// Two-sided p of the rank-sum test of Mann and Whitney, ties at their mean rank. Exact, from all
+/// ways to deal the ranks out, up to 60 values in all; beyond by the normal approximation with
+/// corrections for ties and continuity. Depends on no distribution, but cannot fall below 0.05
+/// for fewer than 4 values a side. Throws std::invalid_argument for no values.
+double mann_whitney_p(std::span<const double> first, std::span<const double> second);
+
+/// Two-sided p of the signed-rank test of Wilcoxon, of the differences of pairs: ranks of their
+/// sizes, ties at their mean rank, without those that are 0. Exact up to 60 of them, beyond by the
+/// normal approximation. Cannot fall below 0.05 for fewer than 6 pairs. 1 where all are 0. Throws
+/// std::invalid_argument for no differences.
+double wilcoxon_p(std::span<const double> differences);
 
 /// Two-sided p of "in no side later values are rather lower, or rather higher", of sides in the
 /// order of their runs: Kendall's S, summed over the sides; exact up to 60 values in all.

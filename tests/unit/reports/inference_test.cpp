@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "reports/statistics/robust.h"
+
 namespace nearmetal {
 namespace {
 
