@@ -344,22 +344,6 @@ std::string markdown_escaped(const std::string& text) {
   return escaped;
 }
 
-void print_markdown(std::ostream& out, const TextTable& table) {
-  const auto print_line = [&](const auto& cell_of) {
-    for (size_t column = 0; column < table.columns.size(); ++column) {
-      out << "| " << cell_of(column) << ' ';
-    }
-    out << "|\n";
-  };
-  print_line([&](size_t column) { return markdown_escaped(table.columns[column].title); });
-  print_line([&](size_t column) {
-    return std::string(table.columns[column].right_aligned ? "---:" : ":---");
-  });
-  for (const auto& row : table.rows) {
-    print_line([&](size_t column) { return markdown_escaped(row[column]); });
-  }
-}
-
 void print_aligned(std::ostream& out, const TitledTable& titled, bool colour) {
   if (titled.titled) print_line(out, titled.title + ":");
   print_aligned(out, titled.table, colour ? titled.last_styles : std::vector<const char*>{});
@@ -369,7 +353,15 @@ void print_aligned(std::ostream& out, const TitledTable& titled, bool colour) {
 
 void print_markdown(std::ostream& out, const TitledTable& titled) {
   if (titled.titled) out << markdown_escaped(titled.title) << ":\n\n";
-  print_markdown(out, titled.table);
+  const auto print_line = [&](const std::vector<std::string>& cells) {
+    for (const std::string& cell : cells) out << "| " << cell << ' ';
+    out << "|\n";
+  };
+  const std::vector<TextTable::Column>& columns = titled.table.columns;
+  print_line(transformed(columns, [](const auto& one) { return markdown_escaped(one.title); }));
+  print_line(transformed(
+      columns, [](const auto& one) { return std::string(one.right_aligned ? "---:" : ":---"); }));
+  for (const auto& row : titled.table.rows) print_line(transformed(row, markdown_escaped));
   out << '\n';
   if (!titled.legend.empty()) out << markdown_escaped(titled.legend) << "\n\n";
   for (const std::string& line : titled.remarks) out << "- " << markdown_escaped(line) << '\n';

@@ -40,8 +40,7 @@ Event progress_event(const TrainerProgress* progress, int64_t samples_per_step, 
   if (measured == progress->window_steps.load()) event.phase = RankPhase::load;
   const double seconds = progress->window_seconds.load();
   if (seconds > 0) {
-    event.samples_per_second =
-        throughput_of(static_cast<double>(measured * samples_per_step), seconds);
+    event.samples_per_second = static_cast<double>(measured * samples_per_step) / seconds;
   }
   return event;
 }

@@ -18,6 +18,13 @@ namespace nearmetal {
 NM_DEFINE_SPECIAL_MEMBERS(ComparisonRow);
 namespace {
 
+// The throughput in the unit of the pair.
+const Metric& throughput_of(const ArmPair& pair) {
+  const RunArm& arm = pair.base != nullptr ? *pair.base : *pair.next;
+  const bool of_links = is_imported(arm) && arm.runs.front().run.communication;
+  return of_links ? bus_bandwidth_metric() : throughput_metric(unit_of(arm));
+}
+
 // Of the base, then of the new side.
 SomeRuns runs_of(const ArmPair& pair) {
   SomeRuns runs;
@@ -365,12 +372,6 @@ bool holds_one_arm(const RunSet& set) {
 }
 
 }  // namespace
-
-const Metric& throughput_of(const ArmPair& pair) {
-  const RunArm& arm = pair.base != nullptr ? *pair.base : *pair.next;
-  const bool of_links = is_imported(arm) && arm.runs.front().run.communication;
-  return of_links ? bus_bandwidth_metric() : throughput_metric(unit_of(arm));
-}
 
 const SideWords& words_of(ComparisonForm form) {
   static const std::array<SideWords, names_of(ComparisonForm{}).size()> words = {

@@ -159,7 +159,4 @@ std::vector<ArmPair> paired_arms(const RunSet& base, const RunSet& next);
 Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions& options,
                    const RunSet& anchor = {});
 
-/// The throughput in the unit of the pair.
-const Metric& throughput_of(const ArmPair& pair);
-
 }  // namespace nearmetal

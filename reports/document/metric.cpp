@@ -234,10 +234,8 @@ const Metric& metric_from(const std::string& name) {
   throw std::invalid_argument("there is no metric '" + name + "'; there are: " + names);
 }
 
-double throughput_of(double samples, double seconds) { return samples / seconds; }
-
 double throughput_of(const TimedWindow& window) {
-  return throughput_of(static_cast<double>(window.samples), window.seconds);
+  return static_cast<double>(window.samples) / window.seconds;
 }
 
 double mean_step_seconds(const TimedWindow& window) {

@@ -40,8 +40,7 @@ const Metric& bus_bandwidth_metric();
 /// Throws std::invalid_argument that names those there are.
 const Metric& metric_from(const std::string& name);
 
-/// Samples per second. The samples of a window that several jobs share need not be whole.
-double throughput_of(double samples, double seconds);
+/// Samples per second.
 double throughput_of(const TimedWindow& window);
 double mean_step_seconds(const TimedWindow& window);
 /// What a run takes: set-up, warm-up and window.

@@ -323,10 +323,9 @@ void check_jobs(const Run& run, const Arm& arm, const RunConfig& of_all, const s
         });
     if (!config.batch || !knows_windows) continue;
     const double samples = samples_within(config, ranks, *job.first_step, common);
-    require(
-        place + "/jobs/" + std::to_string(i),
-        {{words_of(job.sample).throughput_key, job.throughput,
-          throughput_of(samples, common.end - common.begin), "by its ranks' step_seconds it is"}});
+    require(place + "/jobs/" + std::to_string(i),
+            {{words_of(job.sample).throughput_key, job.throughput,
+              samples / (common.end - common.begin), "by its ranks' step_seconds it is"}});
   }
 }
 

@@ -259,7 +259,7 @@ void fill_window(double samples, double seconds, Run& run) {
   const double first = std::ranges::min(run.jobs, {}, &ConcurrentJob::start_seconds).start_seconds;
   for (ConcurrentJob& job : run.jobs) job.start_seconds -= first;
   run.jain_fairness = jain_fairness(transformed(run.jobs, &ConcurrentJob::throughput));
-  set_throughput(throughput_of(samples, seconds), run);
+  set_throughput(samples / seconds, run);
 }
 
 // Neither their samples add nor their speeds tell who got more; operations do add.
@@ -303,7 +303,7 @@ void merge_concurrent_throughput(const std::vector<Report>& jobs, Run& run) {
     const double of_job =
         samples_within(report.invocation.config, job.ranks, job.window->first_step, common);
     samples += of_job;
-    add_job(job, throughput_of(of_job, seconds), run);
+    add_job(job, of_job / seconds, run);
   }
   fill_window(samples, seconds, run);
 }
