@@ -12,7 +12,6 @@
 #include "reports/document/metric.h"
 #include "reports/document/special_members.h"
 #include "reports/statistics/inference.h"
-#include "reports/statistics/sessions.h"
 
 namespace nearmetal {
 

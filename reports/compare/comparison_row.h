@@ -6,7 +6,7 @@
 
 #include "reports/compare/compare.h"
 #include "reports/compare/run_notes.h"
-#include "reports/statistics/sessions.h"
+#include "reports/statistics/inference.h"
 
 namespace nearmetal {
 

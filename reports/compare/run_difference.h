@@ -8,7 +8,7 @@
 
 #include "reports/compare/compare.h"
 #include "reports/compare/run_set.h"
-#include "reports/statistics/sessions.h"
+#include "reports/statistics/inference.h"
 
 namespace nearmetal {
 

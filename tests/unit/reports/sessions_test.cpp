@@ -1,10 +1,10 @@
-#include "reports/statistics/sessions.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <string>
 #include <vector>
+
+#include "reports/statistics/inference.h"
 
 namespace nearmetal {
 namespace {
