@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "reports/json/archive.h"
-#include "reports/json/form.h"
 
 namespace nearmetal {
 

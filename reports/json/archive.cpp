@@ -1,4 +1,4 @@
-#include "reports/json/form.h"
+#include "reports/json/archive.h"
 
 #include <algorithm>
 #include <cctype>
