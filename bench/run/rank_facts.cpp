@@ -8,8 +8,8 @@
 
 #include "base/errors.h"
 #include "base/text.h"
-#include "bench/cli/process.h"
 #include "bench/environment/environment.h"
+#include "bench/environment/system_files.h"
 #include "reports/document/settings.h"
 
 namespace nearmetal {

@@ -4,8 +4,8 @@
 #include <stdexcept>
 
 #include "base/errors.h"
-#include "bench/cli/process.h"
 #include "bench/cli/run_request.h"
+#include "bench/environment/system_files.h"
 #include "bench/run/rank_facts.h"
 #include "comm/layout/layout_json.h"
 #include "tests/support/refusal.h"
