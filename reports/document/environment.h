@@ -151,6 +151,8 @@ struct Limits {
   Maybe<int64_t> huge_page_bytes;
   Maybe<std::string> transparent_huge_pages;
   Maybe<bool> numa_balancing;  // pages move to the node that uses them
+  // process_vm_readv is allowed, by which MPI moves large messages within a host in one copy.
+  Maybe<bool> cross_memory_attach{Unknown{"not told"}};
 
   bool operator==(const Limits&) const = default;
 };

@@ -119,6 +119,8 @@ void fields(Archive& field, Limits& limits) {
   field("transparent_huge_pages", limits.transparent_huge_pages);
   field.added("numa_balancing", limits.numa_balancing,
               "Whether the kernel moves pages to the NUMA node that uses them");
+  field.added("cross_memory_attach", limits.cross_memory_attach,
+              "Whether process_vm_readv is allowed, as MPI uses it within a host; since 1.16");
 }
 
 void fields(Archive& field, Storage& storage) {

@@ -151,6 +151,8 @@ TEST(Doctor, FindsEachFault) {
        [](Checkup& c) { c.environment.limits.shared_memory_bytes = 64 << 20; }},
       {"note small_locked_memory",
        [](Checkup& c) { c.environment.limits.locked_memory_bytes = 8 << 20; }},
+      {"warning no_cross_memory_attach",
+       [](Checkup& c) { c.environment.limits.cross_memory_attach = false; }},
       {"warning few_open_files", [](Checkup& c) { c.environment.limits.open_files = 256; }},
       {"note governor",
        [](Checkup& c) { c.environment.processor.governor = std::string("powersave"); }},
