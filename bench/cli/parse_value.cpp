@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <stdexcept>
 #include <string_view>
 #include <type_traits>
@@ -64,6 +65,14 @@ double parse_share(const std::string& flag, const std::string& text, const Range
                                 ", or with % in percent, not '" + text + "'" +
                                 (percent ? "" : percent_hint(flag, text, bounds)));
   }
+}
+
+double parse_amount(const std::string& flag, const std::string& text) {
+  const std::map<char, double> units = {{'k', 1e3}, {'M', 1e6}, {'G', 1e9}, {'B', 1e9}};
+  const auto unit = text.empty() ? units.end() : units.find(text.back());
+  if (unit == units.end()) return parse_number<double>(flag, text, {0, 1e12, true});
+  const std::string number = text.substr(0, text.size() - 1);
+  return unit->second * parse_number<double>(flag, number, {0, 1e12, true});
 }
 
 double parse_duration(const std::string& flag, const std::string& text) {

@@ -24,6 +24,9 @@ Number parse_number(const std::string& flag, const std::string& text, const Rang
 /// A share: 0.02, or 2%. A number of 1 or more without % is refused, as it might mean either.
 double parse_share(const std::string& flag, const std::string& text, const Range& bounds);
 
+/// A price or a count above 0: 4.20, 1.2k, 115M, 1G or 1B.
+double parse_amount(const std::string& flag, const std::string& text);
+
 /// Seconds: 30, 30s, 2m, 1.5h.
 double parse_duration(const std::string& flag, const std::string& text);
 

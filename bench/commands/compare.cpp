@@ -16,6 +16,7 @@
 #include "bench/commands/program.h"
 #include "models/networks/registry.h"
 #include "reports/compare/baseline.h"
+#include "reports/compare/comparison_row.h"
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/comparison_json.h"
 #include "reports/formats/comparison_text.h"
@@ -155,6 +156,7 @@ Examples:
   nearmetal compare sweep.json#old sweep.json#new       two arms of one report, as of two builds
   nearmetal compare --bare metal*.json --vm vm*.json    a VM against bare metal
   nearmetal compare --bare metal*.json --container pod*.json   a container or pod against it
+  nearmetal compare old.json new.json --price-per-gpu-hour 4.20   also hours and cost to train
 
 The verdict follows from the confidence interval of the difference: EQUIVALENT if it lies within the
 margin, SLOWER or FASTER if it lies beyond it, else INCONCLUSIVE. The exit code is 0 whatever the
@@ -204,10 +206,20 @@ void choose_sides(CompareForm& form) {
 ExitCode run_compare(const CompareForm& form, const Context& context) {
   const CompareRequest& request = form.request;
   for (const Places& places : {request.base, request.next}) require_no_input(request, places);
-  const std::vector<RunSet> sides =
-      read_sides({request.base, request.next}, request.html.has_value());
+  std::vector<RunSet> sides = read_sides({request.base, request.next}, request.html.has_value());
   for (const RunSet& side : sides) remark_foreign(side, context.terminal);
-  const Comparison comparison = compare(sides[0], sides[1], request.options);
+  CompareOptions options = request.options;
+  if (request.costs.asked() && options.metrics.empty()) options.metrics = {throughput_of_runs};
+  const SideWords& words = words_of(options.form);
+  add_costs(sides[0], request.costs, words.base_title + ", ");
+  add_costs(sides[1], request.costs, words.new_title + ", ");
+  for (const RunArm& arm : sides[0].arms) {
+    for (const Metric* metric : cost_metrics(arm)) add_new(options.metrics, metric->name);
+  }
+  Comparison comparison = compare(sides[0], sides[1], options);
+  for (const RunSet& side : sides) {
+    for (const std::string& note : side.cost_notes) add_new(comparison.notes, {"cost", note});
+  }
   return publish({sides[0], sides[1], comparison}, request, context.terminal);
 }
 
@@ -327,6 +339,23 @@ void add_form_options(Options& options, CompareRequest& request) {
                  [&request, choose] { choose(request.markdown, request.json); });
 }
 
+void add_cost_options(Options& options, CostRequest& costs) {
+  options.under("Time and cost of a training");
+  const auto add = [&](const char* flag, const char* value, std::optional<double>& member,
+                       const char* help) {
+    options.value(flag, value, help, member, parse_amount);
+  };
+  add("--price-per-gpu-hour", "PRICE", costs.price_per_gpu_hour, "price of a GPU, such as 4.20");
+  add("--price-per-kwh", "PRICE", costs.price_per_kwh, "price of the energy of GPUs: 0.30");
+  add("--samples", "N", costs.samples, "samples to train: 115M, 2k [as usual for the network]");
+  add("--epochs", "N", costs.epochs, "epochs of ImageNet to train");
+  add("--deadline", "HOURS", costs.deadline_hours,
+      "name the cheapest and fastest layout within it");
+  add("--budget", "AMOUNT", costs.budget, "name the cheapest and fastest layout for it: 1.2k");
+  options.number("--gpus-per-host", "N", costs.gpus_per_host, {1, 1024},
+                 "GPUs paid of each host, used or not [those used]");
+}
+
 void remark_foreign(const RunSet& set, const Terminal& terminal) {
   for (const std::string& file : set.foreign) {
     terminal.remark("nearmetal: note: " + file + " is no report and is left out");
@@ -363,7 +392,11 @@ void add_compare_options(Options& options, CompareForm& form) {
   add_rule_options(options, request.options);
   add_form_options(options, request);
   add_page_options(options, request);
-  options.check([&form] { choose_sides(form); });
+  add_cost_options(options, request.costs);
+  options.check([&form] {
+    choose_sides(form);
+    check(form.request.costs);
+  });
 }
 
 Command compare_command() {

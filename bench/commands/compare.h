@@ -10,6 +10,7 @@
 #include "reports/compare/compare.h"
 #include "reports/compare/gate.h"
 #include "reports/compare/read_runs.h"
+#include "reports/sharing/cost.h"
 
 namespace nearmetal {
 
@@ -17,6 +18,7 @@ struct CompareRequest {
   Places base;  // FILE, FILE#ARM or FOLDER; of gate also the name of a baseline
   Places next;
   CompareOptions options;
+  CostRequest costs;  // of compare
   bool json = false;
   bool markdown = false;
   std::optional<std::string> html;   // files, besides what is printed
@@ -31,6 +33,9 @@ void add_rule_options(Options& options, CompareOptions& compare);
 void add_baselines_option(Options& options, std::string& folder);
 /// The options for the form of the answer.
 void add_form_options(Options& options, CompareRequest& request);
+/// Prices and what is to be trained; check() says whether they go together
+/// (reports/sharing/cost.h).
+void add_cost_options(Options& options, CostRequest& costs);
 /// Names files of folders that were left out.
 void remark_foreign(const RunSet& set, const Terminal& terminal);
 /// Throws std::invalid_argument where a file to be written is one of these, which are read.

@@ -64,6 +64,7 @@ Examples:
   nearmetal report metal=a.json vm=b.json c.json             two machines side by side
   nearmetal report run*.json --format github >> "$GITHUB_STEP_SUMMARY"
   nearmetal report run*.json --format go > runs.txt          for benchstat
+  nearmetal report sweep.json --price-per-gpu-hour 4.20 --deadline 36   hours and cost to train
   kubectl logs job/nearmetal-launcher > job.log && nearmetal report job.log
 
 A file may hold several reports, one after another or within a log.
@@ -109,6 +110,7 @@ struct ReportForm {
   std::vector<std::string> places;
   const ReportFormat* format = nullptr;  // none: as the place that it is written to
   OutputFile output;
+  CostRequest costs;
   bool charts = true;                    // of HTML
   std::optional<std::string> plot_data;  // folder for data and scripts of the charts
 };
@@ -125,6 +127,7 @@ void add_report_options(Options& options, ReportForm& form) {
   options.path("--plot-data", "FOLDER", form.plot_data,
                "folder for data and script of every chart: NAME.csv, NAME.gp");
   options.toggle("--force", form.output.replace, "replace an existing file");
+  add_cost_options(options, form.costs);
 }
 
 void write_plot_data(const std::filesystem::path& folder, const GroupedRuns& runs, bool force) {
@@ -147,7 +150,10 @@ ExitCode run_report(const ReportForm& form, const Context& context) {
   for (const auto& [name, of_group] : places) {
     require_no_input(form.output, files_of(of_group));
   }
-  const GroupedRuns runs = read_groups(places, format.with_steps || form.plot_data);
+  check(form.costs, !format.means_alone && !format.of_own_runs);
+  GroupedRuns runs = read_groups(places, format.with_steps || form.plot_data);
+  add_costs(runs.all, form.costs);
+  for (NamedRuns& group : runs.groups) add_costs(group.set, form.costs);
   remark_foreign(runs.all, context.terminal);
   if (format.means_alone) require_same_work(runs.all);
   if (format.means_alone || format.of_own_runs) {

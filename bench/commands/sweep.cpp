@@ -11,6 +11,7 @@
 #include "base/text_table.h"
 #include "bench/cli/output.h"
 #include "bench/cli/process.h"
+#include "bench/commands/compare.h"
 #include "bench/commands/program.h"
 #include "bench/environment/leave_out_host_info.h"
 #include "bench/sweep/host_probe.h"
@@ -264,7 +265,7 @@ class Sweep {
     } else if (asked_by_) {
       asked_by_->print(terminal_.out, report_);
     } else {
-      print_sweep(terminal_.out, report_, terminal_.colour);
+      print_sweep(terminal_.out, report_, terminal_.colour, form_.costs);
     }
   }
 
@@ -313,6 +314,7 @@ Examples:
   nearmetal sweep --fractions 4 --repeats 5             four jobs on one GPU, in every way
   nearmetal sweep --fractions 4 --batches 32,64,128     the same, each with its best batch, too
   nearmetal sweep --fractions 2 --neighbours copy,pcie  one job beside one that only disturbs
+  nearmetal sweep --price-per-gpu-hour 4.20             also hours and cost to train on each
   nearmetal report dell.json --format html --output dell.html
 
 `nearmetal plan` with the same layouts prints what would start. Every run is written to the journal
@@ -334,6 +336,8 @@ void add_sweep_options(Options& options, SweepForm& form) {
   options.toggle("--quiet", config.quiet, "print no remarks and no progress");
   options.toggle("--no-progress", config.no_progress, "print no progress line");
   add_settings(options, form.request.workload, in_sweep);
+  add_cost_options(options, form.costs);
+  options.check([&form] { check(form.costs, !form.json); });
 }
 
 ExitCode run_sweep_command(const SweepForm& form, const Context& context) {

@@ -7,6 +7,7 @@
 #include "bench/cli/command_line.h"
 #include "bench/sweep/make_launch_plan.h"
 #include "bench/sweep/sweep_runs.h"
+#include "reports/sharing/cost.h"
 
 namespace nearmetal {
 
@@ -14,6 +15,7 @@ struct SweepForm {
   PlanRequest request;
   ResumeOptions resume;
   std::optional<std::string> output;
+  CostRequest costs{};
   bool force = false;
   bool json = false;             // the report on stdout, in place of the table
   bool only_named_file = false;  // no report but in `output`

@@ -253,9 +253,10 @@ Report report_of_sweep(const LaunchPlan& plan, const std::map<size_t, std::strin
   return report;
 }
 
-void print_sweep(std::ostream& out, const Report& report, bool colour) {
+void print_sweep(std::ostream& out, const Report& report, bool colour, const CostRequest& costs) {
   RunSet set;
   add_runs(set, report, "this report");
+  add_costs(set, costs);
   print_text(out, sweep_page(set), colour);
 }
 

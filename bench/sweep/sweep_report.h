@@ -8,6 +8,7 @@
 #include "bench/sweep/run_layout.h"
 #include "comm/launch/launch_plan.h"
 #include "reports/json/journal_json.h"
+#include "reports/sharing/cost.h"
 
 namespace nearmetal {
 
@@ -27,7 +28,8 @@ std::string result_text(const Run& run);
 
 /// Prints what was measured, the answer, and a row for each layout: throughput with its interval
 /// over runs, speedup and efficiency where the layouts allow for them; then what the runs warned
-/// of.
-void print_sweep(std::ostream& out, const Report& report, bool colour = false);
+/// of, and time and cost where they are asked for.
+void print_sweep(std::ostream& out, const Report& report, bool colour = false,
+                 const CostRequest& costs = {});
 
 }  // namespace nearmetal

@@ -263,6 +263,12 @@ void fill_difference_alone(ComparisonRow& row, bool paired) {
 
 }  // namespace
 
+std::vector<const Metric*> cost_metrics(const RunArm& arm) {
+  if (arm.runs.empty()) return {};
+  return transformed(arm.runs[0].run.costs,
+                     [](const auto& cost) { return &metric_from(to_string(cost.first)); });
+}
+
 bool has_throughput(const SetRun& run) {
   return run.run.status == Status::complete && run.run.throughput.value.value_or(0) > 0;
 }

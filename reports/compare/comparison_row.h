@@ -16,6 +16,9 @@ Maybe<double> mean_run_seconds(std::span<const SetRun* const> runs);
 /// The complete runs of one arm by one metric.
 SideSummary summary_of_arm(const RunArm& arm, const Metric& metric);
 
+/// Those of Run::costs that are asked for; none of an arm without runs.
+std::vector<const Metric*> cost_metrics(const RunArm& arm);
+
 /// Whether it is complete, and tells how fast it was.
 bool has_throughput(const SetRun& run);
 

@@ -53,7 +53,8 @@ struct RunSet {
   // Arms with jobs that do unlike work. In `arms` is each of their jobs by itself, as "ARM, job 2".
   std::vector<RunArm> wholes{};
   std::vector<UnsupportedArm> unsupported{};
-  std::vector<std::string> foreign{};  // files in folders that are no reports, left out
+  std::vector<std::string> cost_notes{};  // on Run::costs
+  std::vector<std::string> foreign{};     // files in folders that are no reports, left out
 };
 
 /// Some of its runs.

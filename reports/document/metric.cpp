@@ -77,20 +77,6 @@ constexpr std::array metrics_of_latency = {
     milliseconds("p99_latency_seconds", slowest<&Rank::latency, &Latency::p99_seconds>),
 };
 
-// The GPUs that ranks have, each once. A MIG device is a part of one.
-Maybe<double> gpus_of(const Run& run) {
-  if (run.device_name.find(" MIG ") != std::string::npos) {
-    return Unknown{"its MIG devices are parts of GPUs"};
-  }
-  std::set<std::pair<int64_t, int64_t>> gpus;
-  for (const Rank& rank : run.ranks) {
-    if (!rank.gpu) return Unknown{"it ran on CPUs"};
-    gpus.emplace(rank.environment, *rank.gpu);
-  }
-  if (gpus.empty()) return Unknown{"the run has no rank"};
-  return static_cast<double>(gpus.size());
-}
-
 template <SampleUnit unit>
 Maybe<double> throughput_per_gpu(const Run& run) {
   const Maybe<double> all = throughput<unit>(run);
@@ -156,6 +142,22 @@ constexpr std::array metrics_on_request = {
            .value_of = most_device_bytes,
            .is_exact = true},
     per_joule_metric<SampleUnit::image>, per_joule_metric<SampleUnit::sequence>};
+
+template <CostFigure figure>
+Maybe<double> cost(const Run& run) {
+  const auto found = run.costs.find(figure);
+  return found == run.costs.end() ? Unknown{"it was not asked for"} : found->second;
+}
+
+template <CostFigure figure>
+constexpr Metric cost_metric(const char* unit) {
+  return {to_string(figure), unit, unit, 1, false, false, cost<figure>};
+}
+
+constexpr std::array metrics_of_cost = {
+    cost_metric<CostFigure::hours>("h"), cost_metric<CostFigure::cost>("currency"),
+    cost_metric<CostFigure::cost_per_million>("currency"), cost_metric<CostFigure::energy>("kWh"),
+    cost_metric<CostFigure::energy_cost>("currency")};
 
 Maybe<double> bus_bandwidth(const Run& run) {
   if (run.communication) return run.communication->best_bus_bandwidth_bytes_per_second;
@@ -230,6 +232,8 @@ const Metric& metric_from(const std::string& name) {
     if (name == metric->name) return *metric;
     names += std::string(names.empty() ? "" : ", ") + metric->name;
   }
+  const auto* cost = std::ranges::find(metrics_of_cost, name, &Metric::name);
+  if (cost != metrics_of_cost.end()) return *cost;
   if (name == bus_bandwidth_metric().name) return bus_bandwidth_metric();
   throw std::invalid_argument("there is no metric '" + name + "'; there are: " + names);
 }
@@ -240,6 +244,19 @@ double throughput_of(const TimedWindow& window) {
 
 double mean_step_seconds(const TimedWindow& window) {
   return window.seconds / static_cast<double>(window.steps);
+}
+
+Maybe<double> gpus_of(const Run& run) {
+  if (run.device_name.find(" MIG ") != std::string::npos) {
+    return Unknown{"its MIG devices are parts of GPUs"};
+  }
+  std::set<std::pair<int64_t, int64_t>> gpus;
+  for (const Rank& rank : run.ranks) {
+    if (!rank.gpu) return Unknown{"it ran on CPUs"};
+    gpus.emplace(rank.environment, *rank.gpu);
+  }
+  if (gpus.empty()) return Unknown{"the run has no rank"};
+  return static_cast<double>(gpus.size());
 }
 
 Maybe<double> run_seconds(const Run& run) {

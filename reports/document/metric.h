@@ -43,6 +43,8 @@ const Metric& metric_from(const std::string& name);
 /// Samples per second.
 double throughput_of(const TimedWindow& window);
 double mean_step_seconds(const TimedWindow& window);
+/// The GPUs that ranks have, each once. A MIG device is a part of one.
+Maybe<double> gpus_of(const Run& run);
 /// What a run takes: set-up, warm-up and window.
 Maybe<double> run_seconds(const Run& run);
 

@@ -351,6 +351,13 @@ struct Neighbour {
   double flops_per_second = 0;
 };
 
+/// Time and cost of a training, which follow from a run for the price that a reader gives.
+enum class CostFigure { hours, cost, cost_per_million, energy, energy_cost };
+constexpr auto names_of(CostFigure) {
+  return std::array{"training_hours", "training_cost", "cost_per_million_samples",
+                    "energy_kilowatt_hours", "energy_cost"};
+}
+
 struct Run {
   NM_DECLARE_SPECIAL_MEMBERS(Run);
   std::string started_at;  // RFC 3339, UTC
@@ -381,6 +388,7 @@ struct Run {
   std::optional<StepProfile> profile;
   std::vector<Rank> ranks;
   std::vector<Warning> warnings;
+  std::map<CostFigure, Maybe<double>> costs{};  // those asked for; in no report
 };
 
 /// An arm that was asked for and could not be had on this machine.

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <chrono>
 #include <cstdio>
+#include <iterator>
 #include <map>
 
 #include "base/text.h"
@@ -397,7 +398,9 @@ void print_csv(std::ostream& out, const RunSet& set) {
   out << ",ranks,against,kind\r\n";
   for (const RunArm& arm : set.arms) {
     for (const SetRun& run : arm.runs) {
-      for (const Metric* metric : shown_metrics({run.run.sample}, has_latency(run.run))) {
+      std::vector<const Metric*> metrics = shown_metrics({run.run.sample}, has_latency(run.run));
+      std::ranges::copy(cost_metrics(arm), std::back_inserter(metrics));
+      for (const Metric* metric : metrics) {
         const Maybe<double> value = metric->value_of(run.run);
         out << csv_text(run.source) << ',' << csv_text(arm.name) << ',' << run.run.started_at << ','
             << to_string(run.run.status) << ',' << metric->name << ',' << metric->base_unit << ','

@@ -34,6 +34,11 @@ std::vector<LeftOut> left_out_of(const RunArm& arm) {
     }
     is_first = false;
   }
+  for (const Metric* metric : cost_metrics(arm)) {
+    for (const LeftOut& run : left_out_of(arm, *metric)) {
+      if (!run.metric.empty()) found.push_back(run);
+    }
+  }
   return found;
 }
 
@@ -221,6 +226,7 @@ TextTable report_table(const RunSet& set) {
   for (const RunArm& arm : set.arms) {
     std::vector<const Metric*> metrics = shown_metrics({unit_of(arm)}, shows_latency(arm));
     if (is_imported(arm)) metrics.push_back(&bus_bandwidth_metric());
+    std::ranges::copy(cost_metrics(arm), std::back_inserter(metrics));
     for (const Metric* shown : metrics) {
       const Metric& metric = *shown;
       const SideSummary side = summary_of_arm(arm, metric);
@@ -237,8 +243,14 @@ TextTable report_table(const RunSet& set) {
 Page head_of(const RunSet& set) {
   Page page{.work = work_lines({{"", &set}}), .headlines = headlines(set)};
   if (shares_a_device(set)) page.tables = fraction_tables(set);
-  page.remarks = run_warnings(set);
+  page.remarks = set.cost_notes;
+  std::ranges::move(run_warnings(set), std::back_inserter(page.remarks));
   return page;
+}
+
+TitledTable all_figures(const RunSet& set) {
+  const bool folded = set.cost_notes.empty();
+  return {.title = "All figures", .table = report_table(set), .titled = false, .folded = folded};
 }
 
 TitledTable scaling_of_arms(const RunSet& set) {
@@ -284,8 +296,7 @@ Page page_of(const RunSet& set) {
   Page page = head_of(set);
   append(page.tables, tables_beside_figures(set));
   if (shows_speedup(set)) page.tables.push_back(scaling_of_arms(set));
-  page.tables.push_back(
-      {.title = "All figures", .table = report_table(set), .titled = false, .folded = true});
+  page.tables.push_back(all_figures(set));
   if (TextTable sessions = session_table(set); !sessions.rows.empty()) {
     page.tables.push_back({.title = "Sessions over time", .table = std::move(sessions)});
   }
@@ -304,6 +315,7 @@ Page sweep_page(const RunSet& set) {
   append(page.tables, knee_tables(set));
   TitledTable scaling = scaling_of_arms(set);
   if (!scaling.table.rows.empty()) page.tables.push_back(std::move(scaling));
+  if (!set.cost_notes.empty()) page.tables.push_back(all_figures(set));
   return page;
 }
 

@@ -39,6 +39,60 @@ class Released(cli.CliTest):
                     self.assertEqual(process.returncode, 0, process.err)
 
 
+class Costs(cli.CliTest):
+    """docs/cost.md, and what a user may get wrong."""
+
+    PRICE = ("--price-per-gpu-hour", "1.50")
+
+    def published(self):
+        four_nodes = SOURCE.parent / "published" / "four_nodes.json"
+        process = self.call("import", "pairs", str(four_nodes), "--side", "vm")
+        return self.write("vm.json", process.out)
+
+    def test_example_of_the_docs(self):
+        process = self.call("report", self.published(), *self.PRICE, "--deadline", "6")
+        self.assertEqual(process.returncode, 0, process.err)
+        page = (SOURCE.parents[2] / "docs" / "cost.md").read_text(encoding="utf-8")
+        printed = process.out.splitlines()
+        quoted = [line for line in page.splitlines() if line.startswith(("| 1 n", "| 2 n", "| 4 n", "- time", "- res"))]
+        self.assertEqual(len(quoted), 14)
+        for line in quoted:
+            self.assertIn(line, printed)
+
+    def test_csv_of_hours_by_hand(self):
+        process = self.call("report", self.published(), "--samples", "115M", "--format", "csv")
+        hours = [float(row["value"]) for row in csv.DictReader(io.StringIO(process.out))
+                 if row["metric"] == "training_hours"]
+        self.assertEqual(len(hours), 3)
+        for found, throughput in zip(hours, (2757.21, 5391.751667, 10675.0925)):
+            self.assertAlmostEqual(found, 115e6 / throughput / 3600)
+
+    def test_a_comparison_has_a_row_for_each_figure(self):
+        report = self.published()
+        process = self.call("compare", f"{report}#1 node", f"{report}#1 node", *self.PRICE, "--json")
+        rows = {row["metric"]: row for row in json.loads(process.out)["rows"]}
+        self.assertAlmostEqual(rows["training_cost"]["base_side"]["geometric_mean"],
+                               1.5 * 90 * 1281167 / 2757.21 / 3600)
+        self.assertEqual(len(rows), 4)
+
+    def test_wrong_options_are_refused_in_a_line(self):
+        report = self.published()
+        for options, words in (
+                (("--price-per-gpu-hour", "0"), "above 0"), (("--price-per-kwh", "nan"), "above 0"),
+                (("--price-per-gpu-hour", "-1"), "above 0"), (("--samples", "115X"), "'115X'"),
+                (("--samples", "5", "--epochs", "3"), "exclude each other"),
+                (("--deadline", "6"), "need --price-per-gpu-hour"),
+                ((*self.PRICE, "--format", "junit"), "has no costs")):
+            with self.subTest(options=options):
+                process = self.call("report", report, *options)
+                self.assertEqual((process.returncode, process.out), (2, ""))
+                self.assertIn(words, process.err)
+                self.assertEqual(process.err.count("\n"), 1, process.err)
+        process = self.call("sweep", "--json", *self.PRICE)
+        self.assertEqual(process.returncode, 2)
+        self.assertIn("has no costs", process.err)
+
+
 class Report(cli.CliTest):
     def setUp(self):
         super().setUp()

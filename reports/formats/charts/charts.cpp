@@ -357,8 +357,10 @@ void add_charts_of_runs(std::vector<Chart>& charts, const ShownArms& shown) {
                            step_strip_chart, step_distribution_chart, profile_chart}) {
     charts.push_back(chart(shown));
   }
-  Chart of_stages = pipeline_chart(shown);
-  if (of_stages.missing.empty()) charts.push_back(std::move(of_stages));
+  for (const auto chart : {cost_chart, pipeline_chart}) {
+    Chart found = chart(shown);
+    if (found.missing.empty()) charts.push_back(std::move(found));
+  }
 }
 
 }  // namespace

@@ -18,6 +18,9 @@ Chart throughput_chart(const ShownArms& shown);
 Chart speedup_chart(const ShownArms& shown);
 Chart efficiency_chart(const ShownArms& shown);
 
+/// Of arms whose cost was asked for: time against cost.
+Chart cost_chart(const ShownArms& shown);
+
 /// Of each arm with several: the least throughput, the median and the largest, and those of all
 /// runs in their order.
 TextTable run_order_table(const RunSet& set);

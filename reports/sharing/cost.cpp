@@ -1,0 +1,194 @@
+#include "reports/sharing/cost.h"
+
+#include <algorithm>
+#include <set>
+#include <stdexcept>
+#include <string_view>
+#include <tuple>
+
+#include "base/text.h"
+#include "reports/compare/comparison_row.h"
+#include "reports/compare/work_text.h"
+#include "reports/sharing/arm_figures.h"
+
+namespace nearmetal {
+namespace {
+
+constexpr double million = 1e6, hour_seconds = 3600;
+
+struct UsualTraining {
+  const char* networks;           // as reports and published logs name them, each between blanks
+  const char* size;               // image_size or sequence of the comparable key, where it has one
+  double samples, epoch_samples;  // of ImageNet; 0: epochs are not counted
+  const char* text;               // with its source
+};
+
+// Russakovsky et al., "ImageNet Large Scale Visual Recognition Challenge", 2015, table 2.
+constexpr double imagenet = 1'281'167;
+constexpr UsualTraining usual_trainings[] = {
+    {" resnet18 resnet34 resnet50 resnet101 resnet152 resnet50_v1 resnet101_v1 resnet152_v1 resnet "
+     "resnet50_v1.5 resnet101_v1.5 resnet152_v1.5 vgg16 vgg16_bn ",
+     "224", 90 * imagenet, imagenet,
+     "90 epochs of ImageNet: torchvision, references/classification/README.md"},
+    {" vit_b_16 ", "224", 300 * imagenet, imagenet,
+     "300 epochs of ImageNet: torchvision, references/classification/README.md"},
+    {" bert bert_large ", "512", 2'552'704, 0,
+     "MLPerf's, the mean of 20 runs at batch 256: mlcommons/logging, "
+     "training_5.0.0/rcps_bert.json"},
+};
+
+// None for inference, too.
+const UsualTraining* usual_training_of(const SetRun& run) {
+  const auto is_yes = [&](const char* field) { return key_value(run, field) == "yes"; };
+  const std::string model = key_value(run, "model");
+  const std::string network = " " + (model.empty() ? key_value(run, "benchmark") : model) + " ";
+  const std::string size = key_value(run, "image_size") + key_value(run, "sequence");
+  for (const UsualTraining& usual : usual_trainings) {
+    const bool is_network = std::string_view(usual.networks).find(network) != network.npos;
+    const bool fits = size.empty() || size == usual.size;
+    if (is_network && fits && !is_yes("forward_only") && !is_yes("inference")) return &usual;
+  }
+  return nullptr;
+}
+
+Maybe<double> samples_of(const SetRun& run, const CostRequest& request) {
+  if (request.samples) return *request.samples;
+  const UsualTraining* usual = usual_training_of(run);
+  if (usual != nullptr && !request.epochs) return usual->samples;
+  if (usual != nullptr && usual->epoch_samples > 0) return *request.epochs * usual->epoch_samples;
+  return Unknown{"no usual training of such work, or no epoch of it, is known; give --samples"};
+}
+
+Maybe<double> paid_gpus(const RunSet& set, const SetRun& run, const CostRequest& request) {
+  const bool per_host = request.gpus_per_host.has_value();
+  if (is_imported(run) && (per_host || run.run.world_size < 1)) {
+    return Unknown{"the published file does not tell its GPUs, or their hosts"};
+  }
+  if (is_imported(run)) return static_cast<double>(run.run.world_size);
+  std::set<int64_t> hosts;
+  for (const Rank& rank : run.run.ranks) {
+    hosts.insert(rank.environment);
+    const Gpu* gpu = gpu_of(set, rank);
+    if (per_host || gpu == nullptr || !gpu->vgpu_profile) continue;
+    return Unknown{"a vGPU is an unknown part of a GPU; give --gpus-per-host"};
+  }
+  const Maybe<double> used = gpus_of(run.run);
+  if (!per_host || run.run.device == Device::cpu) return used;
+  const auto paid = static_cast<double>(*request.gpus_per_host * std::ssize(hosts));
+  return std::max(paid, used.value.value_or(0));
+}
+
+// Jobs that run at once train a network each, and so do ranks that exchange nothing.
+double networks_at_once(const RunArm& arm, const SetRun& run) {
+  int64_t networks = std::max<int64_t>(1, std::ssize(run.run.jobs));
+  if (arm.share && arm.share->mode == SharingMode::serial) networks = 1;
+  for (const char* field : {"update", "variable_update"}) {
+    if (key_value(run, field) == to_string(Update::independent)) networks = run.run.world_size;
+  }
+  return static_cast<double>(networks);
+}
+
+Maybe<double> times(const Maybe<double>& a, const Maybe<double>& b) {
+  return !a ? a : !b ? b : *a * *b;
+}
+
+std::map<CostFigure, Maybe<double>> costs_of(const RunSet& set, const RunArm& arm,
+                                             const SetRun& run, const CostRequest& request) {
+  const Maybe<double>& rate = run.run.throughput;
+  const auto million_hours = rate ? Maybe(million / *rate / hour_seconds) : rate;
+  const auto hours = times(times(1 / million, samples_of(run, request)), million_hours);
+  std::map<CostFigure, Maybe<double>> costs;
+  costs[CostFigure::hours] = times(networks_at_once(arm, run), hours);
+  Maybe<double> gpus = Unknown{"jobs of other work share its GPU"}, watts = gpus;
+  if (arm.whole.empty() || value_in(run.key, "share").empty()) {
+    gpus = paid_gpus(set, run, request);
+    watts = power_of(set, arm);
+    if (is_imported(run)) watts = Unknown{"the published file does not tell its power"};
+  }
+  if (request.price_per_gpu_hour) {
+    const Maybe<double> price = times(*request.price_per_gpu_hour, gpus);
+    costs[CostFigure::cost] = times(price, hours);
+    costs[CostFigure::cost_per_million] = times(price, million_hours);
+  }
+  if (request.price_per_kwh) {
+    costs[CostFigure::energy] = times(times(1e-3, watts), hours);
+    costs[CostFigure::energy_cost] = times(*request.price_per_kwh, costs[CostFigure::energy]);
+  }
+  return costs;
+}
+
+bool exceeds(const SideSummary& side, const std::optional<double>& limit) {
+  return limit && (side.interval ? side.interval->upper : *side.geometric_mean) > *limit;
+}
+
+using Choice = std::tuple<double, double, std::string>;  // cost, hours, and both as text
+
+void add_answers(RunSet& set, const CostRequest& request, const std::string& side) {
+  const Metric& hours = metric_from(to_string(CostFigure::hours));
+  const Metric& cost = metric_from(to_string(CostFigure::cost));
+  std::string limits;
+  if (request.deadline_hours) limits += " within " + shortest(*request.deadline_hours, 6) + " h";
+  if (request.budget) limits += " for at most " + shortest(*request.budget, 10);
+  std::map<std::string, std::vector<Choice>> choices;
+  for (const RunArm& arm : set.arms) {
+    const SideSummary time = summary_of_arm(arm, hours), price = summary_of_arm(arm, cost);
+    if (!time.geometric_mean || !price.geometric_mean) continue;
+    std::vector<Choice>& of_work = choices[side + task_of_run(arm.runs[0]) + limits];
+    if (exceeds(time, request.deadline_hours) || exceeds(price, request.budget)) continue;
+    of_work.emplace_back(
+        *price.geometric_mean, *time.geometric_mean,
+        arm.name + ", cost " + mean_text(price, cost) + " in " + mean_text(time, hours) + " h");
+  }
+  for (const auto& [work, of_work] : choices) {
+    if (of_work.size() == 1 && limits.empty()) continue;
+    std::string answer = ": no layout is shown to meet that";
+    const auto by_hours = [](const Choice& choice) { return std::get<1>(choice); };
+    if (!of_work.empty()) {
+      answer = ": cheapest is " + std::get<2>(std::ranges::min(of_work)) + "; fastest is " +
+               std::get<2>(std::ranges::min(of_work, {}, by_hours));
+    }
+    set.cost_notes.push_back(work + answer);
+  }
+}
+
+}  // namespace
+
+void check(const CostRequest& request, bool form_has_costs) {
+  const bool limits = request.deadline_hours || request.budget || request.gpus_per_host;
+  const char* wrong = nullptr;
+  if (request.samples && request.epochs) wrong = "--samples and --epochs exclude each other";
+  if (limits && !request.price_per_gpu_hour) {
+    wrong = "--deadline, --budget and --gpus-per-host need --price-per-gpu-hour";
+  }
+  if (request.asked() && !form_has_costs) {
+    wrong = "this form has no costs; report --format text, markdown, html, github or csv has them";
+  }
+  if (wrong != nullptr) throw std::invalid_argument(wrong);
+}
+
+void add_costs(RunSet& set, const CostRequest& request, const std::string& side) {
+  if (!request.asked()) return;
+  for (RunArm& arm : set.arms) {
+    for (SetRun& run : arm.runs) {
+      run.run.costs = costs_of(set, arm, run, request);
+      const Maybe<double> samples = samples_of(run, request);
+      if (!samples) continue;
+      std::string note = "time and cost are those of " + shortest(*samples / million, 6) +
+                         " million " + words_of(run.run.sample).plural;
+      if (!request.samples) note += " for " + task_of_run(run);
+      if (!request.samples && !request.epochs)
+        note += std::string(", ") + usual_training_of(run)->text;
+      add_new(set.cost_notes, note);
+    }
+  }
+  const std::string paid = request.gpus_per_host
+                               ? counted(*request.gpus_per_host, "GPU") + " of each host are paid"
+                               : "GPUs are paid as wholes, and idle ones are not";
+  set.cost_notes.push_back(
+      "time is that of the steps alone, without set-up, evaluation and real input, for each of "
+      "the networks that are trained at once" +
+      (request.price_per_gpu_hour ? "; " + paid : ""));
+  add_answers(set, request, side);
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,31 @@
+// How long a training takes at a measured throughput, and what it costs: a view of reports, which
+// hold no prices.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "reports/compare/run_set.h"
+
+namespace nearmetal {
+
+/// Amounts of money are in the user's currency.
+struct CostRequest {
+  std::optional<double> price_per_gpu_hour{}, price_per_kwh{};
+  std::optional<double> samples{}, epochs{};  // to train; neither: what is usual for the network
+  std::optional<double> deadline_hours{}, budget{};
+  std::optional<int64_t> gpus_per_host{};  // paid, used or not; none: those used
+
+  bool asked() const { return price_per_gpu_hour || price_per_kwh || samples || epochs; }
+};
+
+/// Throws std::invalid_argument for options that do not go together, and where they ask for costs
+/// that a form of output does not have.
+void check(const CostRequest& request, bool form_has_costs = true);
+
+/// Fills Run::costs: of several networks trained at once that of each. A GPU counts as a whole,
+/// however many jobs or ranks share it. The notes of the set say what costs are of, and which arm
+/// is the cheapest and the fastest of those whose whole intervals meet the limits, behind `side`.
+void add_costs(RunSet& set, const CostRequest& request, const std::string& side = "");
+
+}  // namespace nearmetal
