@@ -178,6 +178,7 @@ void take_both(CompareForm& form, const Places& places) {
 
 void choose_sides(CompareForm& form) {
   CompareRequest& request = form.request;
+  check(request.costs);
   if (!form.vm.empty() && !form.container.empty()) {
     throw std::invalid_argument(
         "--vm and --container exclude each other: compare each with --bare in a separate call");
@@ -341,17 +342,15 @@ void add_form_options(Options& options, CompareRequest& request) {
 
 void add_cost_options(Options& options, CostRequest& costs) {
   options.under("Time and cost of a training");
-  const auto add = [&](const char* flag, const char* value, std::optional<double>& member,
-                       const char* help) {
+  const auto add = [&](const char* flag, const char* value, auto& member, const char* help) {
     options.value(flag, value, help, member, parse_amount);
   };
   add("--price-per-gpu-hour", "PRICE", costs.price_per_gpu_hour, "price of a GPU, such as 4.20");
   add("--price-per-kwh", "PRICE", costs.price_per_kwh, "price of the energy of GPUs: 0.30");
   add("--samples", "N", costs.samples, "samples to train: 115M, 2k [as usual for the network]");
   add("--epochs", "N", costs.epochs, "epochs of ImageNet to train");
-  add("--deadline", "HOURS", costs.deadline_hours,
-      "name the cheapest and fastest layout within it");
-  add("--budget", "AMOUNT", costs.budget, "name the cheapest and fastest layout for it: 1.2k");
+  add("--deadline", "HOURS", costs.deadline_hours, "name the cheapest and fastest within it");
+  add("--budget", "AMOUNT", costs.budget, "name the cheapest and fastest for it: 500, 1.2k");
   options.number("--gpus-per-host", "N", costs.gpus_per_host, {1, 1024},
                  "GPUs paid of each host, used or not [those used]");
 }
@@ -393,10 +392,7 @@ void add_compare_options(Options& options, CompareForm& form) {
   add_form_options(options, request);
   add_page_options(options, request);
   add_cost_options(options, request.costs);
-  options.check([&form] {
-    choose_sides(form);
-    check(form.request.costs);
-  });
+  options.check([&form] { choose_sides(form); });
 }
 
 Command compare_command() {

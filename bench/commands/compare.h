@@ -33,8 +33,7 @@ void add_rule_options(Options& options, CompareOptions& compare);
 void add_baselines_option(Options& options, std::string& folder);
 /// The options for the form of the answer.
 void add_form_options(Options& options, CompareRequest& request);
-/// Prices and what is to be trained; check() says whether they go together
-/// (reports/sharing/cost.h).
+/// Prices, and what to train. Whether they go together is for check() to say.
 void add_cost_options(Options& options, CostRequest& costs);
 /// Names files of folders that were left out.
 void remark_foreign(const RunSet& set, const Terminal& terminal);

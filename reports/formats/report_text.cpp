@@ -27,17 +27,14 @@ namespace {
 std::vector<LeftOut> left_out_of(const RunArm& arm) {
   std::vector<LeftOut> found;
   bool is_first = true;
-  for (const Metric* metric : metrics_of(std::vector{unit_of(arm)})) {
+  std::vector<const Metric*> metrics = metrics_of(std::vector{unit_of(arm)});
+  if (is_imported(arm)) metrics.clear();  // a value that its file lacks is missing from no mean
+  std::ranges::copy(cost_metrics(arm), std::back_inserter(metrics));
+  for (const Metric* metric : metrics) {
     for (const LeftOut& run : left_out_of(arm, *metric)) {
-      if (is_imported(arm)) continue;  // a value that its file lacks is missing from no mean
       if (is_first || !run.metric.empty()) found.push_back(run);
     }
     is_first = false;
-  }
-  for (const Metric* metric : cost_metrics(arm)) {
-    for (const LeftOut& run : left_out_of(arm, *metric)) {
-      if (!run.metric.empty()) found.push_back(run);
-    }
   }
   return found;
 }
@@ -243,14 +240,8 @@ TextTable report_table(const RunSet& set) {
 Page head_of(const RunSet& set) {
   Page page{.work = work_lines({{"", &set}}), .headlines = headlines(set)};
   if (shares_a_device(set)) page.tables = fraction_tables(set);
-  page.remarks = set.cost_notes;
-  std::ranges::move(run_warnings(set), std::back_inserter(page.remarks));
+  page.remarks = run_warnings(set);
   return page;
-}
-
-TitledTable all_figures(const RunSet& set) {
-  const bool folded = set.cost_notes.empty();
-  return {.title = "All figures", .table = report_table(set), .titled = false, .folded = folded};
 }
 
 TitledTable scaling_of_arms(const RunSet& set) {
@@ -260,7 +251,7 @@ TitledTable scaling_of_arms(const RunSet& set) {
 }  // namespace
 
 std::vector<std::string> run_warnings(const RunSet& set) {
-  std::vector<std::string> lines;
+  std::vector<std::string> lines = set.cost_notes;
   for (const RunArm& arm : set.arms) {
     const std::string differences = different_work(arm);
     if (differences.empty()) continue;
@@ -296,7 +287,9 @@ Page page_of(const RunSet& set) {
   Page page = head_of(set);
   append(page.tables, tables_beside_figures(set));
   if (shows_speedup(set)) page.tables.push_back(scaling_of_arms(set));
-  page.tables.push_back(all_figures(set));
+  const bool folded = set.cost_notes.empty();
+  page.tables.push_back(
+      {.title = "All figures", .table = report_table(set), .titled = false, .folded = folded});
   if (TextTable sessions = session_table(set); !sessions.rows.empty()) {
     page.tables.push_back({.title = "Sessions over time", .table = std::move(sessions)});
   }
@@ -315,7 +308,7 @@ Page sweep_page(const RunSet& set) {
   append(page.tables, knee_tables(set));
   TitledTable scaling = scaling_of_arms(set);
   if (!scaling.table.rows.empty()) page.tables.push_back(std::move(scaling));
-  if (!set.cost_notes.empty()) page.tables.push_back(all_figures(set));
+  if (!set.cost_notes.empty()) page.tables.push_back({"All figures", report_table(set)});
   return page;
 }
 

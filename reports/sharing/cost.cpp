@@ -1,10 +1,10 @@
 #include "reports/sharing/cost.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <stdexcept>
 #include <string_view>
-#include <tuple>
 
 #include "base/text.h"
 #include "reports/compare/comparison_row.h"
@@ -20,7 +20,7 @@ struct UsualTraining {
   const char* networks;           // as reports and published logs name them, each between blanks
   const char* size;               // image_size or sequence of the comparable key, where it has one
   double samples, epoch_samples;  // of ImageNet; 0: epochs are not counted
-  const char* text;               // with its source
+  const char* text;               // behind that, with its source
 };
 
 // Russakovsky et al., "ImageNet Large Scale Visual Recognition Challenge", 2015, table 2.
@@ -29,12 +29,11 @@ constexpr UsualTraining usual_trainings[] = {
     {" resnet18 resnet34 resnet50 resnet101 resnet152 resnet50_v1 resnet101_v1 resnet152_v1 resnet "
      "resnet50_v1.5 resnet101_v1.5 resnet152_v1.5 vgg16 vgg16_bn ",
      "224", 90 * imagenet, imagenet,
-     "90 epochs of ImageNet: torchvision, references/classification/README.md"},
+     ", 90 epochs of ImageNet: torchvision, references/classification/README.md"},
     {" vit_b_16 ", "224", 300 * imagenet, imagenet,
-     "300 epochs of ImageNet: torchvision, references/classification/README.md"},
+     ", 300 epochs of ImageNet: torchvision, references/classification/README.md"},
     {" bert bert_large ", "512", 2'552'704, 0,
-     "MLPerf's, the mean of 20 runs at batch 256: mlcommons/logging, "
-     "training_5.0.0/rcps_bert.json"},
+     ", MLPerf's mean of 20 runs at batch 256: mlcommons/logging, 5.0.0/rcps_bert.json"},
 };
 
 // None for inference, too.
@@ -92,18 +91,16 @@ Maybe<double> times(const Maybe<double>& a, const Maybe<double>& b) {
   return !a ? a : !b ? b : *a * *b;
 }
 
-std::map<CostFigure, Maybe<double>> costs_of(const RunSet& set, const RunArm& arm,
-                                             const SetRun& run, const CostRequest& request) {
+void price_run(SetRun& run, const RunSet& set, const RunArm& arm, const CostRequest& request,
+               Maybe<double> watts) {
+  auto& costs = run.run.costs;
   const Maybe<double>& rate = run.run.throughput;
   const auto million_hours = rate ? Maybe(million / *rate / hour_seconds) : rate;
   const auto hours = times(times(1 / million, samples_of(run, request)), million_hours);
-  std::map<CostFigure, Maybe<double>> costs;
   costs[CostFigure::hours] = times(networks_at_once(arm, run), hours);
-  Maybe<double> gpus = Unknown{"jobs of other work share its GPU"}, watts = gpus;
-  if (arm.whole.empty() || value_in(run.key, "share").empty()) {
-    gpus = paid_gpus(set, run, request);
-    watts = power_of(set, arm);
-    if (is_imported(run)) watts = Unknown{"the published file does not tell its power"};
+  Maybe<double> gpus = paid_gpus(set, run, request);
+  if (!arm.whole.empty() && !value_in(run.key, "share").empty()) {
+    gpus = watts = Unknown{"jobs of other work share its GPU"};
   }
   if (request.price_per_gpu_hour) {
     const Maybe<double> price = times(*request.price_per_gpu_hour, gpus);
@@ -114,14 +111,16 @@ std::map<CostFigure, Maybe<double>> costs_of(const RunSet& set, const RunArm& ar
     costs[CostFigure::energy] = times(times(1e-3, watts), hours);
     costs[CostFigure::energy_cost] = times(*request.price_per_kwh, costs[CostFigure::energy]);
   }
-  return costs;
 }
 
 bool exceeds(const SideSummary& side, const std::optional<double>& limit) {
   return limit && (side.interval ? side.interval->upper : *side.geometric_mean) > *limit;
 }
 
-using Choice = std::tuple<double, double, std::string>;  // cost, hours, and both as text
+struct Answer {
+  int64_t arms = 0;  // whatever the limits
+  std::pair<double, std::string> cheapest{INFINITY, ""}, fastest{INFINITY, ""};
+};
 
 void add_answers(RunSet& set, const CostRequest& request, const std::string& side) {
   const Metric& hours = metric_from(to_string(CostFigure::hours));
@@ -129,25 +128,24 @@ void add_answers(RunSet& set, const CostRequest& request, const std::string& sid
   std::string limits;
   if (request.deadline_hours) limits += " within " + shortest(*request.deadline_hours, 6) + " h";
   if (request.budget) limits += " for at most " + shortest(*request.budget, 10);
-  std::map<std::string, std::vector<Choice>> choices;
+  std::map<std::string, Answer> answers;
   for (const RunArm& arm : set.arms) {
     const SideSummary time = summary_of_arm(arm, hours), price = summary_of_arm(arm, cost);
     if (!time.geometric_mean || !price.geometric_mean) continue;
-    std::vector<Choice>& of_work = choices[side + task_of_run(arm.runs[0]) + limits];
+    Answer& answer = answers[side + task_of_run(arm.runs[0]) + limits];
+    ++answer.arms;
     if (exceeds(time, request.deadline_hours) || exceeds(price, request.budget)) continue;
-    of_work.emplace_back(
-        *price.geometric_mean, *time.geometric_mean,
-        arm.name + ", cost " + mean_text(price, cost) + " in " + mean_text(time, hours) + " h");
+    const std::string text =
+        arm.name + ", cost " + mean_text(price, cost) + " in " + mean_text(time, hours) + " h";
+    answer.cheapest = std::min(answer.cheapest, {*price.geometric_mean, text});
+    answer.fastest = std::min(answer.fastest, {*time.geometric_mean, text});
   }
-  for (const auto& [work, of_work] : choices) {
-    if (of_work.size() == 1 && limits.empty()) continue;
-    std::string answer = ": no layout is shown to meet that";
-    const auto by_hours = [](const Choice& choice) { return std::get<1>(choice); };
-    if (!of_work.empty()) {
-      answer = ": cheapest is " + std::get<2>(std::ranges::min(of_work)) + "; fastest is " +
-               std::get<2>(std::ranges::min(of_work, {}, by_hours));
-    }
-    set.cost_notes.push_back(work + answer);
+  for (const auto& [work, answer] : answers) {
+    if (answer.arms == 1 && limits.empty()) continue;
+    set.cost_notes.push_back(work + (answer.fastest.second.empty()
+                                         ? ": no layout is shown to meet that"
+                                         : ": cheapest is " + answer.cheapest.second +
+                                               "; fastest is " + answer.fastest.second));
   }
 }
 
@@ -155,39 +153,35 @@ void add_answers(RunSet& set, const CostRequest& request, const std::string& sid
 
 void check(const CostRequest& request, bool form_has_costs) {
   const bool limits = request.deadline_hours || request.budget || request.gpus_per_host;
-  const char* wrong = nullptr;
-  if (request.samples && request.epochs) wrong = "--samples and --epochs exclude each other";
+  const auto refuse = [](const char* why) { throw std::invalid_argument(why); };
+  if (request.samples && request.epochs) refuse("--samples and --epochs exclude each other");
   if (limits && !request.price_per_gpu_hour) {
-    wrong = "--deadline, --budget and --gpus-per-host need --price-per-gpu-hour";
+    refuse("--deadline, --budget and --gpus-per-host need --price-per-gpu-hour");
   }
-  if (request.asked() && !form_has_costs) {
-    wrong = "this form has no costs; report --format text, markdown, html, github or csv has them";
-  }
-  if (wrong != nullptr) throw std::invalid_argument(wrong);
+  if (form_has_costs || !request.asked()) return;
+  refuse("this form has no costs; report --format text, markdown, html, github or csv has them");
 }
 
 void add_costs(RunSet& set, const CostRequest& request, const std::string& side) {
   if (!request.asked()) return;
   for (RunArm& arm : set.arms) {
+    Maybe<double> watts = power_of(set, arm);
+    if (is_imported(arm)) watts = Unknown{"the published file does not tell its power"};
     for (SetRun& run : arm.runs) {
-      run.run.costs = costs_of(set, arm, run, request);
+      price_run(run, set, arm, request, watts);
       const Maybe<double> samples = samples_of(run, request);
       if (!samples) continue;
-      std::string note = "time and cost are those of " + shortest(*samples / million, 6) +
-                         " million " + words_of(run.run.sample).plural;
-      if (!request.samples) note += " for " + task_of_run(run);
-      if (!request.samples && !request.epochs)
-        note += std::string(", ") + usual_training_of(run)->text;
-      add_new(set.cost_notes, note);
+      add_new(set.cost_notes,
+              "time and cost are those of " + shortest(*samples / million, 6) + " million " +
+                  words_of(run.run.sample).plural +
+                  (request.samples || request.epochs ? "" : usual_training_of(run)->text));
     }
   }
-  const std::string paid = request.gpus_per_host
-                               ? counted(*request.gpus_per_host, "GPU") + " of each host are paid"
-                               : "GPUs are paid as wholes, and idle ones are not";
+  const auto idle = request.gpus_per_host;
   set.cost_notes.push_back(
-      "time is that of the steps alone, without set-up, evaluation and real input, for each of "
-      "the networks that are trained at once" +
-      (request.price_per_gpu_hour ? "; " + paid : ""));
+      "time is that of the steps alone, without set-up, evaluation and real input, for each of the "
+      "networks that are trained at once; GPUs are paid as wholes, idle ones " +
+      (idle ? "up to " + std::to_string(*idle) + " of each host" : std::string("not")));
   add_answers(set, request, side);
 }
 

@@ -19,13 +19,12 @@ struct CostRequest {
   bool asked() const { return price_per_gpu_hour || price_per_kwh || samples || epochs; }
 };
 
-/// Throws std::invalid_argument for options that do not go together, and where they ask for costs
-/// that a form of output does not have.
+/// Throws std::invalid_argument for what does not go together, or with that form of output.
 void check(const CostRequest& request, bool form_has_costs = true);
 
 /// Fills Run::costs: of several networks trained at once that of each. A GPU counts as a whole,
-/// however many jobs or ranks share it. The notes of the set say what costs are of, and which arm
-/// is the cheapest and the fastest of those whose whole intervals meet the limits, behind `side`.
+/// whoever shares it. Notes say what costs are of and, behind `side`, which arm is the cheapest and
+/// which the fastest of those whose whole intervals meet the limits.
 void add_costs(RunSet& set, const CostRequest& request, const std::string& side = "");
 
 }  // namespace nearmetal

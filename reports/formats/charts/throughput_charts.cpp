@@ -220,40 +220,32 @@ Chart efficiency_chart(const ShownArms& shown) {
   return bar_chart(std::move(chart), bars, one_number_of_ranks);
 }
 
-// Both are in proportion, so that the interval of an arm lies on a line through the origin.
 Chart cost_chart(const ShownArms& shown) {
   Chart chart{.name = "cost",
               .title = "Time against cost",
-              .caption = "Of a training; lines: 95 % interval, at most to twice the mean."};
+              .caption = "Geometric means; the table has their intervals."};
   chart.table.columns = {{"arm"}, {"hours [95 %]", true}, {"cost [95 %]", true}, {"n", true}};
-  TextStream csv = csv_with("arm,hours,cost,lower,lower_cost,length,length_cost");
+  TextStream csv = csv_with("arm,hours,cost");
   double longest = 0, dearest = 0;
   for (const ShownArm& arm : shown.arms) {
     const SideSummary time = summary_of_arm(*arm.arm, metric_from(to_string(CostFigure::hours)));
     const SideSummary cost = summary_of_arm(*arm.arm, metric_from(to_string(CostFigure::cost)));
     if (!time.geometric_mean || !cost.geometric_mean) continue;
-    const double hours = *time.geometric_mean, price = *cost.geometric_mean / hours;
-    const auto [lower, upper] = whisker_of(time.mean());
-    const double end = std::min(upper, 2 * hours);
-    longest = std::max(longest, end);
-    dearest = std::max(dearest, price * end);
-    csv << quoted_label(arm.label()) << ',' << hours << ',' << price * hours << ',' << lower << ','
-        << price * lower << ',' << end - lower << ',' << price * (end - lower) << '\n';
+    const double hours = *time.geometric_mean, price = *cost.geometric_mean;
+    longest = std::max(longest, hours);
+    dearest = std::max(dearest, price);
+    csv << quoted_label(arm.label()) << ',' << hours << ',' << price << '\n';
     chart.table.rows.push_back({arm.label(), estimate_text(time.mean()), estimate_text(cost.mean()),
                                 std::to_string(time.runs)});
   }
   if (chart.table.rows.empty()) return missing_chart(std::move(chart), "no arm has both");
   chart.caption += counts_text(chart.table) + left_out_text(shown.left_out);
   chart.csv = csv.str();
-  chart.script =
-      chart_head(400) + axis('x', 0, 1.4 * longest, tick_step(longest, 4), "hours") +
-      axis('y', 0, 1.1 * dearest, tick_step(dearest, 8), "cost") +
-      "set grid ls 1\nplot $data using 'lower':'lower_cost':'length':'length_cost' with vectors "
-      "nohead lw 2 lc rgb '" +
-      colour(1) + "', \\\n  $data using 'hours':'cost' with points " +
-      point(Kind::measured, colour(0)) +
-      ", \\\n  $data using 'hours':'cost':(strcol('arm')) with "
-      "labels left offset 0.8,0.5 font ',12'\n";
+  chart.script = chart_head(400) + axis('x', 0, 1.5 * longest, tick_step(longest, 4), "hours") +
+                 axis('y', 0, 1.1 * dearest, tick_step(dearest, 8), "cost") +
+                 "set grid ls 1\nplot $data using 'hours':'cost' with points " +
+                 point(Kind::measured, colour(0)) +
+                 ", '' using 'hours':'cost':(strcol('arm')) with labels left offset 0.8,0.5\n";
   return chart;
 }
 

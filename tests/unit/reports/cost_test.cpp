@@ -96,10 +96,9 @@ TEST(Cost, IsToWhatIsUsualOrAskedFor) {
   EXPECT_NEAR(samples({.price_per_gpu_hour = 1}), 115'305'030, 1) << "90 x 1,281,167";
   EXPECT_NEAR(samples({.epochs = 2}), 2'562'334, 1);
   EXPECT_NEAR(samples({.samples = 1.5e6}), 1.5e6, 1);
-  EXPECT_THAT(
-      priced(report, {.price_per_gpu_hour = 1}).cost_notes,
-      Contains("time and cost are those of 115.305 million images for resnet50 training, 90 "
-               "epochs of ImageNet: torchvision, references/classification/README.md"));
+  EXPECT_THAT(priced(report, {.price_per_gpu_hour = 1}).cost_notes,
+              Contains("time and cost are those of 115.305 million images, 90 epochs of ImageNet: "
+                       "torchvision, references/classification/README.md"));
   const auto unknown = HasSubstr("no usual training of such work");
   report.invocation.config.image_size = 64;
   EXPECT_THAT(reason_of(report, {.epochs = 1}, CostFigure::hours), unknown);
@@ -163,9 +162,12 @@ TEST(Cost, IdleGpusOfAHostArePaidWhereTheUserSaysSo) {
   const RunSet set = priced(two_layouts(), request);
   EXPECT_NEAR(mean_of(set, 1, CostFigure::cost), 8 * 4.20 * mean_of(set, 1, CostFigure::hours),
               1e-9);
-  EXPECT_THAT(set.cost_notes, Contains(HasSubstr("8 GPUs of each host are paid")));
+  EXPECT_THAT(set.cost_notes, Contains(HasSubstr("idle ones up to 8 of each host")));
   EXPECT_THAT(priced(two_layouts(), four_twenty).cost_notes,
-              Contains(HasSubstr("GPUs are paid as wholes, and idle ones are not")));
+              Contains(testing::EndsWith("GPUs are paid as wholes, idle ones not")));
+  request.gpus_per_host = 1;  // fewer than it had
+  EXPECT_NEAR(mean_of(priced(two_layouts(), request), 1, CostFigure::cost),
+              2 * 4.20 * mean_of(set, 1, CostFigure::hours), 1e-9);
 }
 
 TEST(Cost, OfJobsOnOneGpuIsThatOfEach) {
