@@ -13,9 +13,8 @@
 
 namespace nearmetal {
 
-/// What costs are of; arms whose runs did different work; a line for each reason why runs are left
-/// out and for each kind of warning: how many runs, the range of its figures, and which is the
-/// worst.
+/// Notes on costs; arms whose runs did different work; a line for each reason why runs are left out
+/// and for each kind of warning: how many runs, the range of its figures, and which is the worst.
 std::vector<std::string> run_warnings(const RunSet& set);
 
 /// Tables that are folded away: how far apart ranks are, what was run and on what machines.

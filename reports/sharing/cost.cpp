@@ -71,10 +71,9 @@ Maybe<double> paid_gpus(const RunSet& set, const SetRun& run, const CostRequest&
     if (per_host || gpu == nullptr || !gpu->vgpu_profile) continue;
     return Unknown{"a vGPU is an unknown part of a GPU; give --gpus-per-host"};
   }
-  const Maybe<double> used = gpus_of(run.run);
-  if (!per_host || run.run.device == Device::cpu) return used;
+  if (!per_host || run.run.device == Device::cpu) return gpus_of(run.run);
   const auto paid = static_cast<double>(*request.gpus_per_host * std::ssize(hosts));
-  return std::max(paid, used.value.value_or(0));
+  return std::max(paid, gpus_of(run.run).value.value_or(0));
 }
 
 // Jobs that run at once train a network each, and so do ranks that exchange nothing.
@@ -177,11 +176,11 @@ void add_costs(RunSet& set, const CostRequest& request, const std::string& side)
                   (request.samples || request.epochs ? "" : usual_training_of(run)->text));
     }
   }
-  const auto idle = request.gpus_per_host;
+  const std::string hosts = std::to_string(request.gpus_per_host.value_or(0)) + " of each host";
   set.cost_notes.push_back(
       "time is that of the steps alone, without set-up, evaluation and real input, for each of the "
       "networks that are trained at once; GPUs are paid as wholes, idle ones " +
-      (idle ? "up to " + std::to_string(*idle) + " of each host" : std::string("not")));
+      (request.gpus_per_host ? "up to " + hosts : "not"));
   add_answers(set, request, side);
 }
 
