@@ -33,8 +33,7 @@ constexpr UsualTraining usual_trainings[] = {
     {" vit_b_16 ", "224", 300 * imagenet, imagenet,
      ", 300 epochs of ImageNet: torchvision, references/classification/README.md"},
     {" bert bert_large ", "512", 2'552'704, 0,
-     ", MLPerf's mean of 20 runs at batch 256: mlcommons/logging, 5.0.0/rcps_bert.json"},
-};
+     ", MLPerf's mean of 20 runs at batch 256: mlcommons/logging, 5.0.0/rcps_bert.json"}};
 
 // None for inference, too.
 const UsualTraining* usual_training_of(const SetRun& run) {
@@ -80,9 +79,8 @@ Maybe<double> paid_gpus(const RunSet& set, const SetRun& run, const CostRequest&
 double networks_at_once(const RunArm& arm, const SetRun& run) {
   int64_t networks = std::max<int64_t>(1, std::ssize(run.run.jobs));
   if (arm.share && arm.share->mode == SharingMode::serial) networks = 1;
-  for (const char* field : {"update", "variable_update"}) {
-    if (key_value(run, field) == to_string(Update::independent)) networks = run.run.world_size;
-  }
+  const std::string update = key_value(run, "update") + key_value(run, "variable_update");
+  if (update == to_string(Update::independent)) networks = run.run.world_size;
   return static_cast<double>(networks);
 }
 
@@ -112,10 +110,6 @@ void price_run(SetRun& run, const RunSet& set, const RunArm& arm, const CostRequ
   }
 }
 
-bool exceeds(const SideSummary& side, const std::optional<double>& limit) {
-  return limit && (side.interval ? side.interval->upper : *side.geometric_mean) > *limit;
-}
-
 struct Answer {
   int64_t arms = 0;  // whatever the limits
   std::pair<double, std::string> cheapest{INFINITY, ""}, fastest{INFINITY, ""};
@@ -127,6 +121,9 @@ void add_answers(RunSet& set, const CostRequest& request, const std::string& sid
   std::string limits;
   if (request.deadline_hours) limits += " within " + shortest(*request.deadline_hours, 6) + " h";
   if (request.budget) limits += " for at most " + shortest(*request.budget, 10);
+  const auto exceeds = [](const SideSummary& found, const std::optional<double>& limit) {
+    return limit && (found.interval ? found.interval->upper : *found.geometric_mean) > *limit;
+  };
   std::map<std::string, Answer> answers;
   for (const RunArm& arm : set.arms) {
     const SideSummary time = summary_of_arm(arm, hours), price = summary_of_arm(arm, cost);

@@ -15,7 +15,6 @@ struct CostRequest {
   std::optional<double> samples{}, epochs{};  // to train; neither: what is usual for the network
   std::optional<double> deadline_hours{}, budget{};
   std::optional<int64_t> gpus_per_host{};  // paid, used or not; none: those used
-
   bool asked() const { return price_per_gpu_hour || price_per_kwh || samples || epochs; }
 };
 
