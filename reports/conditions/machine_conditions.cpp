@@ -454,11 +454,6 @@ Signs little_locked_memory(const Environment& machine) {
            .severity = machine.rdma.empty() ? Urgency::note : Urgency::warning}};
 }
 
-Signs no_cross_memory_attach(const Environment& machine) {
-  if (machine.limits.cross_memory_attach.value != false) return {};
-  return {{"process_vm_readv is refused"}};
-}
-
 Signs few_files(const Environment& machine) {
   const Maybe<int64_t>& files = machine.limits.open_files;
   if (!files || *files >= few_open_files) return {};
@@ -486,11 +481,6 @@ const Conditions of_limits = {
             "RDMA between hosts cannot register its buffers",
             {of_vm, of_vm, unlimited,
              "docker: --ulimit memlock=-1; Kubernetes: the limit of the node's container runtime"}),
-    of_machine(
-        "no_cross_memory_attach", no_cross_memory_attach,
-        "sums of ranks within a host copy twice, by MPI's shared memory, and may be slower",
-        {"a container's profile of system calls refuses it: docker: --cap-add SYS_PTRACE, or "
-         "--security-opt seccomp=unconfined"}),
     of_machine("few_open_files", few_files, "jobs of many ranks run out of sockets",
                {"ulimit -n 65536"}),
 };

@@ -108,7 +108,15 @@ std::optional<double> active_nics(const Environment& machine) {
   return static_cast<double>(std::ranges::count_if(machine.rdma, has_active_port));
 }
 
+Signs no_cross_memory_attach(const Environment& machine) {
+  if (machine.limits.cross_memory_attach.value != false) return {};
+  return {{"process_vm_readv is refused"}};
+}
+
 const Conditions of_exchange = {
+    of_machine("no_cross_memory_attach", no_cross_memory_attach,
+               "MPI's sums within a host copy twice, and may be slower",
+               {"docker: --cap-add SYS_PTRACE, or another seccomp profile"}),
     of_both({"nccl_variables", "transport"}, exchange, limiting_variables, added_variables,
             "NCCL may leave its fastest transport or algorithm unused",
             {"unset them: they keep NCCL from its fastest transport"}, Urgency::note),
