@@ -36,6 +36,7 @@ python3-yaml        module   yaml
 python3-prometheus-client  module  prometheus_client
 gnuplot-nox         program  gnuplot
 iproute2            program  ip
+openssh-client      program  ssh
 strace              program  strace
 '
 # Looks at the pages that the program writes.
@@ -117,16 +118,15 @@ provide_lint() {
     --requirement "$root/scripts/lint_requirements.txt" >&2
 }
 
-# Slurm's daemons and commands for the tests: unpacked, as they would start here where installed.
-provide_slurm() {
-  [[ -d $slurm_folder ]] && return
-  local folder package
+# Slurm and sshd for the tests: unpacked, as they would start here where installed.
+provide_daemons() {
+  [[ -d $daemons ]] && return
+  local folder package status=0
   folder=$(mktemp -d) || return 1
   (
-    cd "$folder" && apt-get -qq download slurmctld slurmd slurm-client slurm-wlm-basic-plugins &&
-      for package in ./*.deb; do dpkg --extract "$package" root || exit 1; done
-  ) >&2 && mkdir -p "$(dirname "$slurm_folder")" && mv "$folder/root" "$slurm_folder"
-  local status=$?
+    cd "$folder" && apt-get -qq download slurmctld slurmd slurm-client slurm-wlm-basic-plugins \
+      openssh-server libwrap0 && for package in ./*.deb; do dpkg --extract "$package" root || exit 1; done
+  ) >&2 && mkdir -p "$(dirname "$daemons")" && mv "$folder/root" "$daemons" || status=1
   rm -rf "$folder"
   return "$status"
 }
@@ -206,7 +206,7 @@ main() {
     provide "$test_needs" || die "the tests cannot be built without these"
     provide "$browser_needs" || say "going on: no browser looks at the pages of reports"
     provide "$sanitizer_needs" || say "going on: the checks that need these will fail"
-    provide_slurm || say "going on: no test starts Slurm"
+    provide_daemons || say "going on: no test starts Slurm or sshd"
     provide_lint || say "going on without clang-format and clang-tidy: their checks will fail"
   fi
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
@@ -10,6 +11,15 @@ import uuid
 import cli
 
 HOSTS = {"host-a": "10.213.77.1", "host-b": "10.213.77.2"}
+
+# Unpacked packages of Debian: scripts/setup.sh --tests.
+DAEMONS = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "nearmetal/daemons"
+
+
+def daemon(name):
+    """Debian 12 adds -wlm to the names of Slurm's."""
+    return next((str(path) for path in sorted(DAEMONS.glob(f"usr/sbin/{name}*"))), None)
+
 
 SHELL = """#!/bin/sh
 # In place of ssh: HOST COMMAND...
@@ -62,6 +72,27 @@ class NetworkTest(cli.CliTest):
         self.addCleanup(holder.kill)
         self.assertEqual(holder.stdout.readline(), "up\n")
         return holder.pid
+
+    def name_hosts(self, names):
+        """In /etc/hosts of both, and as they call themselves."""
+        lines = "127.0.0.1 localhost\n" + "".join(f"{HOSTS[host]} {name}\n" for host, name in names.items())
+        hosts = self.write("hosts", lines)
+        for host, name in names.items():
+            self.on(host, "mount", "--bind", hosts, "/etc/hosts")
+            self.on(host, "hostname", name)
+
+    def start_on(self, host, *command, environment):
+        """A daemon, until the test ends."""
+        with open(self.path("daemons.log"), "a", encoding="utf-8") as log:
+            process = subprocess.Popen(self.inside(host, *command), env=environment, cwd=self.folder,
+                                       stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+
+    def log(self):
+        """Of the daemons."""
+        with open(self.path("daemons.log"), encoding="utf-8") as log:
+            return log.read()[-4000:]
 
     def inside(self, host, *command):
         return ["nsenter", "--target", str(self.pids[host]), "--net", "--uts", "--mount",

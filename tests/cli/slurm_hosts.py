@@ -6,22 +6,14 @@ import pathlib
 import subprocess
 
 import cli
-from network_hosts import HOSTS, WHY_NOT as WHY_NO_NETWORK, NetworkTest
-
-FOLDER = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "nearmetal/slurm"
-
-
-def daemon(name):
-    """Debian 12 adds -wlm to the names."""
-    return next((str(path) for path in sorted(FOLDER.glob(f"usr/sbin/{name}*"))), None)
-
+from network_hosts import DAEMONS, HOSTS, WHY_NOT as WHY_NO_NETWORK, NetworkTest, daemon
 
 def plugins():
-    return next((str(path.parent) for path in FOLDER.glob("usr/lib/*/*/auth_none.so")), None)
+    return next((str(path.parent) for path in DAEMONS.glob("usr/lib/*/*/auth_none.so")), None)
 
 
 WHY_NOT = WHY_NO_NETWORK or ("" if daemon("slurmctld") and daemon("slurmd") and plugins() else
-                             f"Slurm is not in {FOLDER}")
+                             f"Slurm is not in {DAEMONS}")
 
 # Nobody is asked who he is, so that no munge is needed. CPUs are more than there are.
 CONFIGURATION = """
@@ -56,36 +48,23 @@ WORK = ("--model", "resnet20", "--image-size", "32", "--classes", "10", "--batch
 class SlurmTest(NetworkTest):
     def setUp(self):
         super().setUp()
-        names = "127.0.0.1 localhost\n" + "".join(f"{address} {host}\n" for host, address in HOSTS.items())
-        hosts = self.write("hosts", names)
         os.mkdir(self.path("state"))
         configuration = self.write("slurm.conf", CONFIGURATION.format(plugins=plugins(), folder=self.folder))
         libraries = f"{plugins()}:{pathlib.Path(plugins()).parent}"
+        self.name_hosts({host: host for host in HOSTS})
         self.environment = {**cli.clean_environment(), "SLURM_CONF": configuration,
                             "LD_LIBRARY_PATH": libraries,
-                            "PATH": f"{FOLDER}/usr/bin:{os.environ['PATH']}"}
-        for host in HOSTS:
-            self.on(host, "mount", "--bind", hosts, "/etc/hosts")
-        self.start_on("host-a", daemon("slurmctld"), "-D", "-f", configuration)
+                            "PATH": f"{DAEMONS}/usr/bin:{os.environ['PATH']}"}
+        self.start_on("host-a", daemon("slurmctld"), "-D", "-f", configuration,
+                      environment=self.environment)
         for host in HOSTS:
             for folder in ("spool", "tmp"):
                 os.mkdir(self.path(f"{folder}-{host}"))
             self.start_on(host, daemon("slurmd"), "-D", "-f", configuration, "-N", host,
-                       "-d", daemon("slurmstepd"))
+                       "-d", daemon("slurmstepd"), environment=self.environment)
         idle = ("sinfo", "--noheader", "--states=idle", "--format=%D")
         self.assertTrue(cli.wait_until(lambda: self.slurm(*idle).stdout.strip() == "2", 30),
                         self.log())
-
-    def start_on(self, host, *command):
-        with open(self.path("daemons.log"), "a", encoding="utf-8") as log:
-            process = subprocess.Popen(self.inside(host, *command), env=self.environment, cwd=self.folder,
-                                       stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-
-    def log(self):
-        with open(self.path("daemons.log"), encoding="utf-8") as log:
-            return log.read()[-4000:]
 
     def slurm(self, *command):
         """A command on host-a, to its end."""
