@@ -123,10 +123,12 @@ LinkClaim expected_link(const std::string& text) {
   const size_t comma = text.find(',');
   LinkClaim link{.rate = text.substr(0, comma)};
   if (comma != text.npos) link.network = text.substr(comma + 1);
-  if (!bits_per_second_of(link.rate) || (link.network && !is_network(*link.network))) {
+  const bool is_known =
+      !link.network || is_network(*link.network) || is_ipv6_network(*link.network);
+  if (!bits_per_second_of(link.rate) || !is_known) {
     throw std::invalid_argument(
         "--expect-link takes a rate in bits per second, such as 10G, and the network that it is "
-        "of, if there are several: 10G,10.0.0.0/24");
+        "of, if there are several: 10G,10.0.0.0/24 or 10G,fd00::/64");
   }
   return link;
 }

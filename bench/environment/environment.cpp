@@ -148,6 +148,24 @@ Processor find_processor(const fs::path& root) {
   return found;
 }
 
+using AddressBytes = std::array<uint8_t, sizeof(in6_addr)>;  // the first 4 of IPv4
+
+AddressBytes bytes_of(const sockaddr& address) {
+  AddressBytes bytes{};
+  if (address.sa_family == AF_INET6) {
+    std::memcpy(bytes.data(), &reinterpret_cast<const sockaddr_in6&>(address).sin6_addr, 16);
+  } else {
+    std::memcpy(bytes.data(), &reinterpret_cast<const sockaddr_in&>(address).sin_addr, 4);
+  }
+  return bytes;
+}
+
+bool begins_alike(const AddressBytes& a, const AddressBytes& b, int bits) {
+  if (std::memcmp(a.data(), b.data(), bits / 8) != 0) return false;
+  const int left = bits % 8;
+  return left == 0 || (a[bits / 8] ^ b[bits / 8]) >> (8 - left) == 0;
+}
+
 // Tried on this process itself, which only a filter of system calls refuses: Docker's does so on
 // kernels before 4.8.
 Maybe<bool> cross_memory_attach(const fs::path& root) {
@@ -280,19 +298,18 @@ std::vector<NetworkInterface> find_network(const fs::path& root) {
 
 std::set<std::string> interfaces_in(const std::string& network) {
   const size_t slash = network.find('/');
-  in_addr wanted{};
-  inet_pton(AF_INET, network.substr(0, slash).c_str(), &wanted);
-  const int length = std::stoi(network.substr(slash + 1));
-  const uint32_t mask = length == 0 ? 0 : htonl(~uint32_t{0} << (32 - length));
+  const bool is_ipv6 = network.find(':') != network.npos;
+  const int family = is_ipv6 ? AF_INET6 : AF_INET;
+  AddressBytes wanted{};
+  inet_pton(family, network.substr(0, slash).c_str(), wanted.data());
+  const int bits = std::stoi(network.substr(slash + 1));
   ifaddrs* first = nullptr;
   std::set<std::string> names;
   if (getifaddrs(&first) != 0) return names;
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(first, freeifaddrs);
   for (const ifaddrs* one = first; one != nullptr; one = one->ifa_next) {
-    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET) continue;
-    sockaddr_in address{};
-    std::memcpy(&address, one->ifa_addr, sizeof address);
-    if ((address.sin_addr.s_addr & mask) == (wanted.s_addr & mask)) names.insert(one->ifa_name);
+    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != family) continue;
+    if (begins_alike(bytes_of(*one->ifa_addr), wanted, bits)) names.insert(one->ifa_name);
   }
   return names;
 }

@@ -30,7 +30,7 @@ std::map<std::string, std::string> read_host_facts(const std::filesystem::path& 
 /// All but the loopback, sorted by name; at most 64.
 std::vector<NetworkInterface> find_network(const std::filesystem::path& root);
 
-/// Names of this machine's interfaces that have an address in a network such as 10.0.0.0/24.
+/// Names of this machine's interfaces that have an address in a network: 10.0.0.0/24, fd00::/64.
 std::set<std::string> interfaces_in(const std::string& network);
 
 }  // namespace nearmetal

@@ -324,6 +324,14 @@ std::string text_of(const LinkClaim& link) {
   return link.rate + (link.network ? "," + *link.network : "");
 }
 
+bool is_ipv6_network(const std::string& text) {
+  static const Pattern form(R"(([0-9a-fA-F:.]{2,45})/([0-9]|[1-9][0-9]|1[01][0-9]|12[0-8]))");
+  if (text.size() > 49) return false;
+  const std::vector<std::string> parts = form.groups_of(text);
+  in6_addr address{};
+  return !parts.empty() && inet_pton(AF_INET6, parts[1].c_str(), &address) == 1;
+}
+
 bool is_network(const std::string& text) {
   static const Pattern form(R"(([0-9.]{7,15})/([0-9]|[12][0-9]|3[0-2]))");
   if (text.size() > 18) return false;

@@ -230,6 +230,8 @@ bool is_plain_text(const std::string& text);
 
 /// Addresses of version 4 and the length of their common prefix: 10.0.0.0/24.
 bool is_network(const std::string& text);
+/// The same of IPv6: fd00::/64.
+bool is_ipv6_network(const std::string& text);
 
 /// The CPUs in ascending order, each once. Throws std::invalid_argument for what is no such list,
 /// holds a CPU twice, or one above 65535.

@@ -103,6 +103,22 @@ class Network(NetworkTest):
         self.assertEqual(process.returncode, 0, process.err)
         self.assertIn("ranks will differ: NCCL_IB_DISABLE is 1 on host-b, not set on host-a", process.err)
 
+    def test_a_link_is_found_by_its_network_of_ipv6(self):
+        added = subprocess.run(self.inside("host-a", "ip", "address", "add", "fd00:77::1/64", "dev", "cable",
+                                           "nodad"), capture_output=True, text=True, check=False)
+        if added.returncode != 0:
+            self.skipTest("no IPv6 here: " + added.stderr)
+
+        def run(claim):
+            command = [cli.EXECUTABLE, "run", "--device", "cpu", "--model", "resnet20", "--image-size", "32",
+                       "--batch", "2", "--steps", "2", "--warmup", "1", "--no-report", "--expect-link", claim]
+            return subprocess.run(self.inside("host-a", *command), cwd=self.folder, env=cli.clean_environment(),
+                                  capture_output=True, text=True, timeout=cli.limit(60), check=False)
+
+        self.assertEqual(run("10G,fd00:77::/64").returncode, 0)
+        self.assertIn("host host-a has cable of 10 Gbit/s", run("25G,fd00:77::/60").stderr)
+        self.assertIn("no network interface with an address in fd00:78::/60", run("10G,fd00:78::/60").stderr)
+
     def test_doctor_tries_the_hosts_of_a_layout_file(self):
         def findings(hosts):
             document = {"hosts": [{"name": host, "address": address, "gpus": 0}

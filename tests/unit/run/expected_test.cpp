@@ -144,7 +144,10 @@ TEST(Expected, ALinkIsALayoutsClaim) {
     EXPECT_THROW(expected_link(rate), std::invalid_argument) << rate;
   }
   EXPECT_EQ(expected_link("10G,10.0.0.0/24").network, "10.0.0.0/24");
-  EXPECT_THROW(expected_link("10G,eth0"), std::invalid_argument);
+  EXPECT_EQ(expected_link("10G,fd00:77::/64").network, "fd00:77::/64");
+  for (const char* network : {"eth0", "10.0.0.0/33", "fd00::/129", "fd00:::/64", "fd00::", ":/0"}) {
+    EXPECT_THROW(expected_link(std::string("10G,") + network), std::invalid_argument) << network;
+  }
 }
 
 }  // namespace
