@@ -185,11 +185,8 @@ std::string for_repeat(int64_t repeat, bool by_slurm) {
 // Slurm signals the launchers of a job that is cancelled, too: at a second signal mpirun would kill
 // its ranks at once.
 constexpr const char* of_slurm = R"(
-trap 'let_end; kill "${jobs[@]}" 2>/dev/null; wait_for_jobs; exit 143' TERM
-let_end() { # what was signalled
-  local moments=30
-  while [[ -n $(jobs -pr) ]] && ((--moments > 0)); do sleep 0.1; done
-}
+trap 'for _ in {1..30}; do [[ -z $(jobs -pr) ]] && break; sleep 0.1; done
+  kill "${jobs[@]}" 2>/dev/null; wait_for_jobs; exit 143' TERM
 is_ours() { [[ ${SLURM_ARRAY_TASK_ID-$1} == "$1" ]]; } # a repeat
 )";
 

@@ -192,8 +192,10 @@ class Scripts(plans.Plan):
         self.assertNotIn("\n", re.findall(r"layout (.*): measured", self.plan(path))[0])
 
     def test_all_are_bash(self):
-        for name in ("sh", "slurm"):
-            script = self.write(name, self.plan(str(plans.ROOT / "layouts/dell_vms.json"), "--format", name))
+        for name in ("sh", "slurm", "srun"):
+            layouts = ["2x1x2", "--hosts", "a:2,b:2"] if name == "srun" else [
+                str(plans.ROOT / "layouts/dell_vms.json")]
+            script = self.write(name, self.plan(*layouts, "--format", name))
             for checker in (["bash", "-n"], ["shellcheck"]):
                 if shutil.which(checker[0]):
                     process = subprocess.run([*checker, script], capture_output=True, text=True,
