@@ -119,7 +119,6 @@ class Tuner {
   void tune(const ConvolutionProblem& problem, const TuningBuffers& buffers);
   bool adopt(const LinearProblem& problem);
   void tune(const LinearProblem& problem, const TuningBuffers& buffers);
-  // attention_tuner.cpp
   struct AttentionBuffers;
   double milliseconds(const AttentionPlan& plan, const std::string& key,
                       const Descriptor& bound) const;
