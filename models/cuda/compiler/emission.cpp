@@ -7,8 +7,7 @@ namespace nearmetal::cuda {
 namespace {
 
 const Emitter& emitter_of(FusedKind kind) {
-  for (const auto rows : {emitters::of_images(), emitters::of_tokens(), emitters::of_products(),
-                          emitters::of_cudnn()}) {
+  for (const auto rows : {emitters::of_images(), emitters::of_tokens(), emitters::of_cudnn()}) {
     for (const Emitter& row : rows) {
       if (row.kind == kind) return row;
     }

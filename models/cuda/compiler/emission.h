@@ -144,10 +144,9 @@ struct Emitter {
 namespace emitters {
 
 std::span<const Emitter> of_images();
-/// Those of tokens, losses and the bias of a classifier.
+/// Those of tokens, losses and the bias of a classifier, of matrix products, and of attention with
+/// what lies between its products.
 std::span<const Emitter> of_tokens();
-/// Those of matrix products, of attention, and of what lies between its products.
-std::span<const Emitter> of_products();
 /// Those of cuDNN's own layers (Kernels::cudnn).
 std::span<const Emitter> of_cudnn();
 

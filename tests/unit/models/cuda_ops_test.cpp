@@ -38,9 +38,9 @@ TEST_F(CudaOps, EachKindHasOneEmitter) {
   std::set<std::string> names;
   for (size_t kind = 0; kind < kinds; ++kind) names.insert(name_of(static_cast<FusedKind>(kind)));
   EXPECT_EQ(names.size(), kinds);
-  EXPECT_EQ(emitters::of_images().size() + emitters::of_tokens().size() +
-                emitters::of_products().size() + emitters::of_cudnn().size(),
-            kinds)
+  EXPECT_EQ(
+      emitters::of_images().size() + emitters::of_tokens().size() + emitters::of_cudnn().size(),
+      kinds)
       << "one is left over, or never found";
 }
 
