@@ -16,7 +16,6 @@
 
 #include "models/cuda/compiler/flat_layout.h"
 #include "models/cuda/compiler/fused_op.h"
-#include "models/cuda/compiler/node_shapes.h"
 #include "models/cuda/compiler/resources.h"
 #include "models/graph.h"
 #include "models/kernel_choice.h"

@@ -11,7 +11,6 @@
 
 #include "base/names.h"
 #include "models/cuda/compiler/fused_op.h"
-#include "models/cuda/compiler/node_shapes.h"
 #include "models/cuda/compiler/patterns.h"
 #include "models/graph.h"
 #include "models/program.h"
