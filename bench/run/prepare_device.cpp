@@ -1,7 +1,6 @@
 #include "bench/run/prepare_device.h"
 
 #include <algorithm>
-#include <optional>
 #include <stdexcept>
 
 #include "base/errors.h"

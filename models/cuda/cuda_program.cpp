@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "models/cuda/compiler/lowering.h"
 #include "models/cuda/device/device.h"
 #include "models/cuda/kernels/beside_step.h"
 #include "models/cuda/tuning/decide.h"

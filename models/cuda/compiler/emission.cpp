@@ -1,6 +1,5 @@
 #include "models/cuda/compiler/emission.h"
 
-#include <memory>
 #include <stdexcept>
 
 namespace nearmetal::cuda {

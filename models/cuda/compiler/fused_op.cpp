@@ -1,8 +1,5 @@
 #include "models/cuda/compiler/fused_op.h"
 
-#include <map>
-#include <set>
-
 #include "models/cuda/compiler/emission.h"
 
 namespace nearmetal::cuda {

@@ -6,7 +6,6 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "models/cuda/compiler/planner.h"
 #include "models/cuda/kernels/update.h"

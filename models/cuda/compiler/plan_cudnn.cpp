@@ -1,7 +1,6 @@
 #include "models/cuda/compiler/plan_cudnn.h"
 
 #include "models/cuda/compiler/emission.h"
-#include "models/cuda/compiler/plan_images.h"
 #include "models/cuda/libraries/layers.h"
 
 namespace nearmetal::cuda {

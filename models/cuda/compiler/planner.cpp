@@ -1,12 +1,10 @@
 #include "models/cuda/compiler/planner.h"
 
 #include <algorithm>
-#include <array>
 #include <stdexcept>
 
 #include "models/cuda/compiler/plan_cudnn.h"
 #include "models/cuda/compiler/plan_images.h"
-#include "models/cuda/compiler/plan_moments.h"
 #include "models/cuda/compiler/plan_tokens.h"
 #include "models/cuda/compiler/resources.h"
 

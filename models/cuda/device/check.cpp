@@ -1,8 +1,6 @@
 #include "models/cuda/device/check.h"
 
 #include <exception>
-#include <stdexcept>
-#include <string>
 
 namespace nearmetal::cuda {
 

@@ -11,7 +11,6 @@
 #include <optional>
 #include <sstream>
 #include <stdexcept>
-#include <string>
 #include <utility>
 #include <vector>
 

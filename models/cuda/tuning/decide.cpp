@@ -6,8 +6,6 @@
 #include <set>
 #include <span>
 #include <stdexcept>
-#include <string>
-#include <vector>
 
 #include "models/cuda/compiler/lowering.h"
 #include "models/cuda/compiler/planner.h"

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 
 #include "base/errors.h"
-#include "models/cuda/compiler/lowering.h"
 #include "models/cuda/kernels/images.h"
 #include "models/cuda/tuning/checks.h"
 
