@@ -8,7 +8,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "comm/world.h"
 #include "models/pipeline_schedule.h"
@@ -27,7 +26,6 @@ struct RankHost {
   bool operator==(const RankHost&) const = default;
 };
 
-/// The host of this process.
 RankHost rank_host();
 
 /// Where one rank of a job is among its hosts.
@@ -42,7 +40,6 @@ HostPlace place_of(std::span<const RankHost> hosts, int rank);
 /// Throws std::invalid_argument, which names the hosts, where `collective` does not sum over them.
 void require_hosts_for(const Collective& collective, std::span<const RankHost> hosts);
 
-/// A range of elements.
 struct Part {
   int64_t begin = 0;
   int64_t elements = 0;
@@ -59,7 +56,6 @@ inline Part part_of(int64_t elements, int parts, int part) {
   return {begin_of(part), begin_of(part + 1) - begin_of(part)};
 }
 
-/// The request of a rank to join the others.
 struct JoinRequest {
   World& world;  // outlives what is made
   HostPlace place{};

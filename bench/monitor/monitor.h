@@ -75,7 +75,6 @@ class Monitor {
   std::thread thread_;
 };
 
-/// Judges the samples.
 Monitoring judge_samples(const MonitorTable& table, const MonitorOptions& options = {});
 
 }  // namespace nearmetal

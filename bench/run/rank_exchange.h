@@ -87,7 +87,6 @@ std::unique_ptr<RankPipeline> join_pipeline(const PreparedDevice& device, World&
 /// NCCL's names of the groups of a replica's stages; collective over them.
 std::vector<StageGroups> stage_groups(World& stages, Nccl& nccl);
 
-/// The facts of a stage before it trains.
 RankStage prepared_stage(const RankPipeline& pipeline, const Program& program);
 
 /// Known values through all boundaries, both ways; collective over the stages.

@@ -37,7 +37,6 @@ Host this_machine_for(const std::vector<Layout>& layouts, const std::filesystem:
 /// CPUs. Throws std::invalid_argument.
 std::vector<Host> hosts_from(const std::string& argument);
 
-/// Whether the address of a host is this machine's.
 bool is_this_machine(const std::string& address);
 
 /// Whether a scheduler gives the names of these hosts.

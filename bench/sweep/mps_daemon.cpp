@@ -54,7 +54,6 @@ fs::path private_folder() {
   throw NotSupported("no folder for an MPS daemon: " + name + ": " + error.message());
 }
 
-// The last line of a file.
 std::string last_line(const fs::path& file) {
   std::ifstream text(file);
   std::string last;

@@ -24,7 +24,6 @@ struct MigConfigEntry {
   bool operator==(const MigConfigEntry&) const = default;
 };
 
-/// One configuration of a file.
 struct MigConfig {
   std::string file;
   std::string label;

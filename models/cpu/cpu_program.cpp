@@ -9,7 +9,6 @@
 #include <stdexcept>
 
 #include "base/errors.h"
-#include "models/cpu/host.h"
 #include "models/cpu/lowering.h"
 #include "models/load_module.h"
 #include "models/synthetic.h"
@@ -68,7 +67,6 @@ int64_t bytes_of(const LoweredStep& step, const ProgramOptions& options) {
   return bytes + host_image_bytes(step, options);
 }
 
-// Memory that such a program takes.
 int64_t bytes_needed(const Graph& graph, const ProgramOptions& options) {
   StepState state;
   const ProgramOptions completed = complete(options);

@@ -2,8 +2,6 @@
 // of attention against exact ones of some heads.
 #pragma once
 
-#include <vector>
-
 #include "models/cuda/device/check.h"
 #include "models/cuda/libraries/attention.h"
 #include "models/cuda/libraries/convolution.h"
@@ -41,7 +39,6 @@ class SampleErrors {
 /// Waits for the stream.
 Difference difference_between(Content content, Precision precision, const void* reference,
                               const void* other, int64_t bytes, cudaStream_t stream);
-/// How many of the values are not finite.
 int64_t not_finite(Precision precision, const void* values, int64_t count, cudaStream_t stream);
 bool have_equal_bits(const void* first, const void* second, int64_t bytes, cudaStream_t stream);
 

@@ -73,7 +73,6 @@ class Tuner {
   /// The same for products: those of cuBLASLt's algorithms that its heuristic names first are
   /// timed.
   void choose(const std::vector<LinearProblem>& problems);
-  /// The name of the algorithm that was chosen.
   const std::string& algorithm(const LinearProblem& problem) const {
     return used_.at(problem.key()).implementation;
   }
