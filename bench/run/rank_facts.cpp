@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -55,10 +54,6 @@ std::optional<std::string> gpu_of(const Report& rank) {
   return gpus.empty() ? std::nullopt : gpus[0].uuid.value;
 }
 
-std::string cpus_of(const Report& rank) {
-  return rank.arms.at(0).runs.at(0).ranks.at(0).binding.value().cpus;
-}
-
 using Links = std::vector<std::pair<std::string, Maybe<int64_t>>>;
 
 // Names and rates in bits per second: of the interfaces of a network; or of all that are up, and of
@@ -67,9 +62,8 @@ Links links_of(const Environment& environment, const std::optional<std::string>&
   Links links;
   if (network) {
     for (const std::string& name : interfaces_in(*network)) {
-      const auto found = std::ranges::find(environment.network, name, &NetworkInterface::name);
-      const bool known = found != environment.network.end();
-      links.emplace_back(name, known ? found->bits_per_second : Unknown{"it was not read"});
+      const auto* found = find_in(environment.network, name, &NetworkInterface::name);
+      links.emplace_back(name, found ? found->bits_per_second : Unknown{"it was not read"});
     }
     return links;
   }
@@ -83,10 +77,6 @@ Links links_of(const Environment& environment, const std::optional<std::string>&
     }
   }
   return links;
-}
-
-std::string rate_text(int64_t bits_per_second) {
-  return shortest(1e-9 * static_cast<double>(bits_per_second), 4) + " Gbit/s";
 }
 
 // What a GPU is instead of what was expected of it, after "host NAME has"; empty: it is that.
@@ -131,7 +121,9 @@ std::string other_links(const Environment& environment, const LinkClaim& wanted)
   for (const auto& [name, rate] : links_of(environment, wanted.network)) {
     if (rate.value == bits_per_second_of(wanted.rate)) return "";
     all_known = all_known && rate;
-    found.push_back(name + " of " + (rate ? rate_text(*rate) : "unknown rate: " + rate.reason));
+    found.push_back(name + " of " +
+                    (rate ? shortest(1e-9 * static_cast<double>(*rate), 4) + " Gbit/s"
+                          : "unknown rate: " + rate.reason));
   }
   const std::string which =
       wanted.network ? "with an address in " + *wanted.network : std::string("that is up");
@@ -180,7 +172,8 @@ std::optional<std::string> disagreement(std::span<const Report> ranks) {
 
 int64_t ranks_on_same_cpus(std::span<const Report> ranks, int rank) {
   const auto place_of = [](const Report& one) {
-    return std::pair(operating_system_of(one.environments.at(0)), cpus_of(one));
+    return std::pair(operating_system_of(one.environments.at(0)),
+                     one.arms.at(0).runs.at(0).ranks.at(0).binding.value().cpus);
   };
   return std::ranges::count(ranks, place_of(ranks[rank]), place_of);
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 
 #include "base/text.h"
 #include "bench/cli/process.h"
@@ -34,8 +33,7 @@ void warn(Run& run, const std::string& code, const std::string& text,
 }
 
 bool sums_are_exact(const Checks& checks) {
-  return std::ranges::all_of(*checks.bucket_tests,
-                             [](const BucketTest& test) { return test.exact; });
+  return std::ranges::all_of(*checks.bucket_tests, &BucketTest::exact);
 }
 
 // The check that did not pass, of several the last.
@@ -115,9 +113,7 @@ void fill_proof(std::span<const StepRecord> window, const RunConfig& config, Run
 Maybe<double> exposed_communication(const RunConfig& config, int64_t world_size,
                                     std::span<const StepRecord> window) {
   if (!exchanges_gradients(config, world_size)) return Unknown{"no gradients are exchanged"};
-  std::vector<double> exposed;
-  for (const StepRecord& step : window) exposed.push_back(step.exposed_communication_seconds);
-  return median(exposed);
+  return median(transformed(window, &StepRecord::exposed_communication_seconds));
 }
 
 void warn_of_warm_up(const WarmUp& warm_up, Run& run) {
@@ -381,13 +377,6 @@ Rank unmeasured_rank(const RankStart& start, const Unknown& why) {
   return rank;
 }
 
-SetUp set_up_of(SetUp set_up, const Prepared& prepared, double first_step_end_seconds) {
-  set_up.prepare_seconds = prepared.end_seconds - prepared.begin_seconds;
-  set_up.first_step_seconds = first_step_end_seconds - prepared.end_seconds;
-  set_up.total_seconds = first_step_end_seconds;
-  return set_up;
-}
-
 Run run_of(const PreparedDevice& device, const RankStart& start, const RankResult& result) {
   const Unknown ended_before{"the run ended before"};
   Run run = unmeasured_run(device.graph, device.config, ended_before);
@@ -398,9 +387,9 @@ Run run_of(const PreparedDevice& device, const RankStart& start, const RankResul
   run.device_name = device.info.name;
   run.device_reason = device.why;
   warn_of_environment(device.config, start.environment, run);
-  std::ranges::copy(start.warnings, std::back_inserter(run.warnings));
+  append(run.warnings, start.warnings);
   if (result.prepared) {
-    std::ranges::copy(result.prepared->warnings, std::back_inserter(run.warnings));
+    append(run.warnings, result.prepared->warnings);
     run.kernel_choices = result.prepared->kernel_choices;
     rank.kernel_choices_sha256 = kernel_choices_sha256(run.kernel_choices);
     rank.device_bytes = result.prepared->device_bytes;
@@ -409,7 +398,11 @@ Run run_of(const PreparedDevice& device, const RankStart& start, const RankResul
     rank.monitoring = result.monitoring;
     fill_trained(device, *result.trained, run, rank);
     if (!rank.step_seconds.empty()) {
-      rank.set_up = set_up_of(start.set_up, *result.prepared, result.first_step_end_seconds);
+      SetUp set_up = start.set_up;
+      set_up.prepare_seconds = result.prepared->end_seconds - result.prepared->begin_seconds;
+      set_up.first_step_seconds = result.first_step_end_seconds - result.prepared->end_seconds;
+      set_up.total_seconds = result.first_step_end_seconds;
+      rank.set_up = set_up;
     }
   }
   fill_checks(device, result, run, rank);

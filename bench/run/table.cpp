@@ -87,16 +87,15 @@ void print_step_time(const Lines& lines, const StepTime& time, int64_t steps) {
                                     significant(*time.effective_steps, 3) + " independent ones)");
 }
 
-const char* steadiness(const WarmUp& warm_up) {
-  if (!warm_up.drift) return "too few to tell whether steady";
-  return warm_up.steady ? "steady" : "not steady";
-}
-
 void print_window(const Lines& lines, const Run& run) {
   const TimedWindow& window = *run.window;
+  const WarmUp& warm_up = *run.warm_up;
+  const std::string steadiness = !warm_up.drift   ? "too few to tell whether steady"
+                                 : warm_up.steady ? "steady"
+                                                  : "not steady";
   lines.line("window", counted(window.steps, "step") + ", " + significant(window.seconds) +
                            " s, after " + std::to_string(window.first_step) + " warm-up steps (" +
-                           steadiness(*run.warm_up) + ")");
+                           steadiness + ")");
   if (run.flops_per_second) {
     lines.line("arithmetic",
                flops(*run.flops_per_second) +

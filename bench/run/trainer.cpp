@@ -184,11 +184,6 @@ class Trainer {
 constexpr double most_skipped = 0.1;    // of the window's updates: a step without one is shorter
 constexpr double vanished_below = 0.1;  // of the value at the window's start
 
-std::string skipped_text(int64_t skipped, int64_t steps) {
-  if (skipped == steps) return "every update was skipped";
-  return std::to_string(skipped) + " of " + std::to_string(steps) + " updates were skipped";
-}
-
 // The median of finite values, where there are some; one step may be far from its neighbours.
 double median_of(std::span<const StepRecord> steps, float StepRecord::*value) {
   std::vector<double> values;
@@ -268,7 +263,11 @@ std::optional<std::string> failure_of(const TrainerResult& result) {
   const auto window = steps_of_window(result);
   const int64_t skipped = skipped_updates(window);
   if (static_cast<double>(skipped) > most_skipped * static_cast<double>(window.size())) {
-    return "the network was not trained: " + skipped_text(skipped, std::ssize(window)) +
+    const auto steps = std::ssize(window);
+    return "the network was not trained: " +
+           (skipped == steps ? "every update was skipped"
+                             : std::to_string(skipped) + " of " + std::to_string(steps) +
+                                   " updates were skipped") +
            ", as their gradients were not finite; a lower --learning-rate or --loss-scale may help";
   }
   return result.failure;

@@ -65,11 +65,6 @@ std::string new_name() {
   return "nearmetal-" + std::string(digits.data(), end - digits.data());
 }
 
-std::vector<std::string> names_of(const fs::path& folder, const fs::path& shared_memory) {
-  if (shared_memory.empty()) return {folder.string()};
-  return {folder.string(), shared_memory.string()};
-}
-
 constexpr size_t most_errors = 100;
 constexpr double patience_seconds = 5;  // of an end that was asked for
 constexpr double silence_seconds = 2;   // ranks tell of their progress twice a second
@@ -132,12 +127,6 @@ std::string place_of(const Event& progress) {
   if (!progress.phase) return "before it said anything";
   return (progress.stage ? *progress.stage + ", " : "") + to_string(*progress.phase) +
          (takes_steps(progress) ? ", step " + std::to_string(progress.steps) : "");
-}
-
-std::string place_of_rank(const JobProcess& job, int64_t rank) {
-  const auto known = job.heartbeats().find(rank);
-  return known == job.heartbeats().end() ? "before it said anything"
-                                         : place_of(known->second.progress);
 }
 
 // What nobody here can end.
@@ -250,7 +239,9 @@ std::string last_words(const JobProcess& job) {
 JobFolder::JobFolder(bool shares_memory)
     : folder_(temporary_folder() / new_name()),
       shared_memory_(shares_memory ? fs::path("/dev/shm") / folder_.filename() : ""),
-      keeper_(clearing_script, names_of(folder_, shared_memory_)) {
+      keeper_(clearing_script, shares_memory
+                                   ? std::vector{folder_.string(), shared_memory_.string()}
+                                   : std::vector{folder_.string()}) {
   if (mkdir(folder_.c_str(), S_IRWXU) != 0) {
     throw std::runtime_error("no folder for a job in " + folder_.parent_path().string() + ": " +
                              std::strerror(errno));
@@ -426,8 +417,9 @@ Failure failure_of_job(const JobProcess& job) {
     failure.text = killed ? *killed : last_words(job);
     rank = rank_in(failure.text);
   }
-  failure.text +=
-      " (" + job.ending() + "; " + place_of_rank(job, rank) + ")" + left_on_other_hosts(job);
+  const auto known = job.heartbeats().find(rank);
+  const Event last = known == job.heartbeats().end() ? Event{} : known->second.progress;
+  failure.text += " (" + job.ending() + "; " + place_of(last) + ")" + left_on_other_hosts(job);
   return failure;
 }
 

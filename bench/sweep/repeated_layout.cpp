@@ -40,12 +40,6 @@ std::vector<int64_t> ranks_of_jobs(const Run& run) {
   return transformed(run.jobs, &ConcurrentJob::ranks);
 }
 
-std::vector<int64_t> environments_of(const Run& run) {
-  std::vector<int64_t> environments;
-  for (const Rank& rank : run.ranks) add_new(environments, rank.environment);
-  return environments;
-}
-
 // The share of a job or neighbour, by its number.
 Share share_of(const ArmShare& all, size_t index) {
   const auto at = [index](const auto& values) {
@@ -90,7 +84,8 @@ class RepeatedLayout {
   bool on_gpus() const { return run_.device == Device::cuda; }
 
   void find_hosts(const std::optional<std::string>& named) {
-    const std::vector<int64_t> environments = environments_of(run_);
+    std::vector<int64_t> environments;
+    for (const Rank& rank : run_.ranks) add_new(environments, rank.environment);
     hosts_ = named ? hosts_from(*named) : std::vector{this_machine()};
     if (hosts_.size() != environments.size()) {
       const std::vector<std::string> names = transformed(

@@ -20,7 +20,6 @@
 namespace nearmetal {
 namespace {
 
-// The run of a job that ended without a report.
 Run run_without_report(const LaunchPlan& plan, size_t layout, const RunConfig& config) {
   Run run = unmeasured_run(graph_of(config), config, {"the job ended without a report"});
   run.started_at = time_stamp();
@@ -111,12 +110,6 @@ void warn_of_builds(const std::vector<Report>& jobs, Run& run) {
   }
 }
 
-// Whether the settings ask for more than there is, or for what this device does not do.
-bool cannot_run(const LaunchOutcome& outcome) {
-  return outcome.code == ExitCode::usage || outcome.code == ExitCode::not_supported ||
-         outcome.failure_code == FailureCode::out_of_memory;
-}
-
 // Without runs.
 Arm arm_of(const LaunchPlan& plan, size_t layout) {
   const Placement& placement = plan.placements.at(layout);
@@ -202,7 +195,11 @@ Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutco
   report.invocation.origins = origins_of();
   Arm arm = arm_of(plan, layout);
   arm.workloads = workloads;
-  if (arm.grid && cannot_run(outcome)) arm.unsupported = outcome.failure;
+  // The settings ask for more than there is, or for what this device does not do.
+  const bool cannot_run = outcome.code == ExitCode::usage ||
+                          outcome.code == ExitCode::not_supported ||
+                          outcome.failure_code == FailureCode::out_of_memory;
+  if (arm.grid && cannot_run) arm.unsupported = outcome.failure;
   arm.runs = {std::move(run)};
   report.arms = {std::move(arm)};
   return report;

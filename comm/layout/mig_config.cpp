@@ -203,9 +203,7 @@ std::string device_id_in(const YamlValue& value) {
 std::vector<std::string> filter_in(const YamlValue& value) {
   if (value.kind == YamlValue::Kind::text && value.text.empty()) return {};
   if (value.kind != YamlValue::Kind::list) return {device_id_in(value)};
-  std::vector<std::string> ids;
-  for (const YamlValue& item : value.items) ids.push_back(device_id_in(item));
-  return ids;
+  return transformed(value.items, device_id_in);
 }
 
 void read_devices(const YamlValue& value, MigConfigEntry& entry) {
@@ -267,7 +265,7 @@ bool is_for(const MigConfigEntry& entry, int64_t index, const Gpu& gpu) {
            (colon == id.npos || is(gpu.subsystem_id, id.substr(colon + 1)));
   };
   if (!filter.empty() && std::ranges::none_of(filter, same)) return false;
-  return entry.all_devices || std::ranges::find(entry.devices, index) != entry.devices.end();
+  return entry.all_devices || find_in(entry.devices, index) != nullptr;
 }
 
 std::string counted_profiles(const std::map<std::string, int64_t>& counts) {
@@ -276,14 +274,6 @@ std::string counted_profiles(const std::map<std::string, int64_t>& counts) {
     if (count > 0) texts.push_back(std::to_string(count) + " x " + profile);
   }
   return texts.empty() ? "no MIG devices" : joined(texts);
-}
-
-std::map<std::string, int64_t> profiles_of(const Gpu& gpu) {
-  std::map<std::string, int64_t> counts;
-  for (const MigInstance& instance : gpu.mig_instances) {
-    ++counts[instance.profile ? *instance.profile : "unknown"];
-  }
-  return counts;
 }
 
 // The profiles that are wanted, and those that cannot be checked: drivers know more than the table.
@@ -307,7 +297,11 @@ std::string difference(const MigConfigEntry& entry, const Gpu& gpu) {
     return std::string("has MIG ") + (*gpu.mig ? "on" : "off") + ", not " +
            (entry.enabled ? "on with " + wanted_profiles(entry, gpu) : "off");
   }
-  const std::string seen = counted_profiles(profiles_of(gpu));
+  std::map<std::string, int64_t> there;
+  for (const MigInstance& instance : gpu.mig_instances) {
+    ++there[instance.profile.value.value_or("unknown")];
+  }
+  const std::string seen = counted_profiles(there);
   if (!entry.enabled || seen == counted_profiles(entry.mig_devices)) return "";
   return "has " + seen + ", not " + wanted_profiles(entry, gpu);
 }
