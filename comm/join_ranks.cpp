@@ -13,11 +13,9 @@ namespace nearmetal {
 namespace {
 
 std::string ranks_by_host(std::span<const RankHost> hosts, std::span<const RankHost> distinct) {
-  std::vector<std::string> texts;
-  for (const RankHost& host : distinct) {
-    texts.push_back(std::to_string(std::ranges::count(hosts, host)) + " on " + host.name);
-  }
-  return joined(texts);
+  return joined(transformed(distinct, [&](const RankHost& host) {
+    return std::to_string(std::ranges::count(hosts, host)) + " on " + host.name;
+  }));
 }
 
 std::vector<RankHost> distinct_of(std::span<const RankHost> hosts) {

@@ -36,16 +36,6 @@ std::optional<int> last_cut_point_in(const Graph& graph, std::string_view module
   return last;
 }
 
-std::vector<std::string_view> split(std::string_view text) {
-  std::vector<std::string_view> parts;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
 // The seconds before each segment begins, and before the end of all: segments lie between
 // neighbouring cut points, before the first and behind the last.
 std::vector<double> seconds_before(std::span<const int> points,
@@ -118,28 +108,25 @@ std::string cut_name(const Graph& graph, int node) {
 }
 
 std::string cut_names(const Graph& graph, std::span<const int> cuts) {
-  std::string names;
-  for (const int cut : cuts) names += (names.empty() ? "" : ",") + cut_name(graph, cut);
-  return names;
+  return joined(transformed(cuts, [&](int cut) { return cut_name(graph, cut); }), ",");
 }
 
 std::vector<int> named_cuts(const Graph& graph, std::string_view names, int stages) {
-  const std::vector<std::string_view> parts = split(names);
+  const std::vector<std::string> parts = split(std::string(names), ",");
   if (std::ssize(parts) + 1 != stages) {
     throw std::invalid_argument("--cuts " + std::string(names) + ": " + std::to_string(stages) +
                                 " stages need " + counted(stages - 1, "cut") + ", not " +
                                 std::to_string(parts.size()));
   }
   std::vector<int> cuts;
-  for (const std::string_view part : parts) {
+  for (const std::string& part : parts) {
     const std::optional<int> found = last_cut_point_in(graph, part);
     if (!found) {
-      throw std::invalid_argument("--cuts: " + graph.name() + " cannot be cut behind '" +
-                                  std::string(part) + "', but behind " +
-                                  cut_names(graph, cut_points(graph)));
+      throw std::invalid_argument("--cuts: " + graph.name() + " cannot be cut behind '" + part +
+                                  "', but behind " + cut_names(graph, cut_points(graph)));
     }
     if (!cuts.empty() && *found <= cuts.back()) {
-      throw std::invalid_argument("--cuts " + std::string(names) + ": '" + std::string(part) +
+      throw std::invalid_argument("--cuts " + std::string(names) + ": '" + part +
                                   "' is not behind the cut before it");
     }
     cuts.push_back(*found);
@@ -170,8 +157,7 @@ PipelineStage make_stage(const Graph& graph, std::span<const int> cuts, int stag
     if (!node.parameters.empty() && made.graph.parameters().empty()) {
       made.parameters.begin = graph.parameters()[node.parameters[0]].offset;
     }
-    std::vector<int> inputs;
-    for (const int input : node.inputs) inputs.push_back(copies[input]);
+    const auto inputs = transformed(node.inputs, [&](int input) { return copies[input]; });
     if (node.op == OpKind::boundary) throw std::invalid_argument("a stage cannot be cut again");
     copies[i] = made.graph.copy(graph, node, inputs);
   }

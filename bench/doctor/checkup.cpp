@@ -162,14 +162,11 @@ void try_two_ranks(Checkup& checkup) {
   checkup.nccl = launch_two(short_sum("nccl"), nccl_may_take_seconds);
 }
 
-bool has_other_hosts(const LayoutFile& layouts) {
-  return std::ranges::any_of(layouts.hosts,
-                             [](const Host& host) { return !is_this_machine(address_of(host)); });
-}
+bool is_here(const Host& host) { return is_this_machine(address_of(host)); }
 
 void try_hosts(const LayoutFile& layouts, Checkup& checkup) {
-  if (!has_other_hosts(layouts)) return;
-  for (const Host& host : layouts.hosts) checkup.host_names.push_back(host.name);
+  if (std::ranges::all_of(layouts.hosts, is_here)) return;
+  checkup.host_names = transformed(layouts.hosts, &Host::name);
   if (!checkup.mpi) return;
   Launcher launcher = layouts.launcher;
   if (!launcher.program) launcher.program = program_path().string();
@@ -219,7 +216,7 @@ Maybe<double> cpus_busy_with_others() {
 
 std::string too_few_gpus(const Host& host, const Checkup& checkup) {
   const auto listed = std::ssize(checkup.environment.gpus);
-  if (!is_this_machine(address_of(host)) || host.gpus <= listed) return "";
+  if (!is_here(host) || host.gpus <= listed) return "";
   return "host '" + host.name + "' is said to have " + counted(host.gpus, "GPU") +
          ", and the driver lists " + (listed == 0 ? "none" : std::to_string(listed)) +
          (checkup.nvml ? "" : " (" + checkup.nvml.reason + ")");
@@ -250,18 +247,14 @@ void hold(const LaunchPlan& plan, const Checkup& checkup, LayoutCheck& check) {
   };
   for (const Host& host : plan.file.hosts) add(too_few_gpus(host, checkup));
   check.names_this_machine =
-      plan.file.hosts.empty() || std::ranges::any_of(plan.file.hosts, [](const Host& host) {
-        return is_this_machine(address_of(host));
-      });
-  for (size_t i = 0; i < plan.placements.size(); ++i) {
-    add(not_as_expected(plan, i, checkup));
-  }
+      plan.file.hosts.empty() || std::ranges::any_of(plan.file.hosts, is_here);
+  for (size_t i = 0; i < plan.placements.size(); ++i) add(not_as_expected(plan, i, checkup));
 }
 
 // Their hosts, with what the driver tells of this machine's GPUs.
 std::vector<Host> with_gpus_here(std::vector<Host> hosts, const Checkup& checkup) {
   for (Host& host : hosts) {
-    if (!is_this_machine(address_of(host))) continue;
+    if (!is_here(host)) continue;
     host.found.clear();
     for (const Gpu& gpu : checkup.environment.gpus) host.found.push_back({gpu.name});
   }

@@ -19,10 +19,6 @@ namespace {
 
 using Findings = std::vector<Finding>;
 
-void add(const Findings& more, Findings& findings) {
-  findings.insert(findings.end(), more.begin(), more.end());
-}
-
 // "a VM (vmware)"
 std::string kind_of(const Checkup& checkup) {
   const Virtualisation& found = checkup.environment.virtualisation;
@@ -240,7 +236,7 @@ Findings of_gpus(const Checkup& checkup) {
       }
     }
     if (found.empty()) found.push_back(ok("gpu", name + machine.gpus[i].name + ", no findings"));
-    add(found, findings);
+    append(findings, found);
   }
   return findings;
 }
@@ -286,7 +282,7 @@ Findings of_exchange(const Checkup& checkup) {
 Findings of_nics(const Checkup& checkup) {
   const std::vector<RdmaDevice>& nics = checkup.environment.rdma;
   Findings findings = findings_of(nic_conditions(), checkup.environment);
-  add(findings_of(gpu_direct_conditions(), checkup.environment), findings);
+  append(findings, findings_of(gpu_direct_conditions(), checkup.environment));
   if (!findings.empty() || nics.empty()) return findings;
   return {ok("nics", counted(std::ssize(nics), "RDMA device") + ", no findings")};
 }
@@ -302,9 +298,8 @@ PeerDevice device_of(const Gpu& gpu) {
 // The vGPUs and MIG devices that are no peers: of the layout's jobs, else of all GPUs here.
 Findings of_peer_rules(const Checkup& checkup) {
   if (checkup.layout) return checkup.layout->peers;
-  std::vector<PeerDevice> devices;
-  for (const Gpu& gpu : checkup.environment.gpus) devices.push_back(device_of(gpu));
-  return peer_findings("a job on all GPUs of this machine", devices);
+  return peer_findings("a job on all GPUs of this machine",
+                       transformed(checkup.environment.gpus, device_of));
 }
 
 // Whether MIG is as a configuration says, where one was named.
@@ -364,7 +359,7 @@ Findings of_layout(const Checkup& checkup) {
 Findings of_system(const Checkup& checkup) {
   Findings findings = findings_of(limit_conditions(), checkup.environment);
   if (findings.empty()) findings = {ok("limits", "/dev/shm, memlock and nofile suffice")};
-  add(findings_of(system_conditions(), checkup.environment), findings);
+  append(findings, findings_of(system_conditions(), checkup.environment));
   if (checkup.plan_cache_writable.value == false) {
     findings.push_back({Urgency::warning, "plan_cache_read_only",
                         checkup.plan_cache_folder + " cannot be written",
@@ -421,7 +416,7 @@ std::vector<Finding> diagnose(const Checkup& checkup) {
   for (const auto look :
        {of_driver, of_backends, of_mpi, of_nccl, of_hosts, of_gnuplot, of_gpus, of_peers,
         of_exchange, of_nics, of_peer_rules, of_mig, of_layout, of_system}) {
-    add(look(checkup), findings);
+    append(findings, look(checkup));
   }
   return findings;
 }

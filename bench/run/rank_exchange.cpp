@@ -173,13 +173,11 @@ std::vector<TriedBucket> try_buckets(World& world, Program& program, AllReduce& 
 
 // "4 MiB 25.1 ms, all at once 27.0 ms"
 std::string text_of(const std::vector<TriedBucket>& tried) {
-  std::vector<std::string> texts;
-  for (const TriedBucket& bucket : tried) {
+  return joined(transformed(tried, [](const TriedBucket& bucket) {
     const std::string size =
         bucket.bucket_mib == 0 ? "all at once" : std::to_string(bucket.bucket_mib) + " MiB";
-    texts.push_back(size + " " + milliseconds(bucket.step_seconds));
-  }
-  return joined(texts);
+    return size + " " + milliseconds(bucket.step_seconds);
+  }));
 }
 
 // What must be the same on all ranks that exchange gradients: the library that sums them, and for
@@ -291,11 +289,8 @@ std::string choice_text(const std::vector<TriedAllReduce>& tried) {
 std::vector<Exchange> join_exchanges(const RankTask& task) {
   if (!exchanges_gradients(task.config(), task.world.size())) return {};
   const std::vector<RankHost> hosts = hosts_of_ranks(task.replicas());
-  std::vector<Exchange> joined;
-  for (const Collective* collective : collectives_to_join(task, hosts)) {
-    joined.push_back(join(task, *collective, hosts));
-  }
-  return joined;
+  return transformed(collectives_to_join(task, hosts),
+                     [&](const Collective* collective) { return join(task, *collective, hosts); });
 }
 
 Communication prepare_exchange(const RankTask& task, Program& program,
@@ -366,16 +361,15 @@ std::vector<StageGroups> stage_groups(World& stages, Nccl& nccl) {
 
 RankStage prepared_stage(const RankPipeline& pipeline, const Program& program) {
   const PipelineStage& part = pipeline.part;
-  RankStage stage{.stage = pipeline.stages->rank(),
-                  .replica = pipeline.replicas->rank(),
-                  .first_node = part.first_node,
-                  .last_node = part.last_node,
-                  .parameters = part.parameters.count,
-                  .boundary_bytes = program.boundary_bytes()};
-  stage.gpipe_bytes = program.device_bytes_by(Schedule::gpipe);
-  stage.one_forward_one_backward_bytes =
-      program.device_bytes_by(Schedule::one_forward_one_backward);
-  return stage;
+  return {
+      .stage = pipeline.stages->rank(),
+      .replica = pipeline.replicas->rank(),
+      .first_node = part.first_node,
+      .last_node = part.last_node,
+      .parameters = part.parameters.count,
+      .gpipe_bytes = program.device_bytes_by(Schedule::gpipe),
+      .one_forward_one_backward_bytes = program.device_bytes_by(Schedule::one_forward_one_backward),
+      .boundary_bytes = program.boundary_bytes()};
 }
 
 BoundaryTest test_boundaries(RankPipeline& pipeline, StageLinks& links, const Program& program) {

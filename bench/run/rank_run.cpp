@@ -89,9 +89,7 @@ std::vector<KernelChoice> union_of_ranks(World& world, const std::vector<KernelC
   std::vector<KernelChoice> all;
   for (const std::string& text : world.all_gather(kernel_choices_to_json(own))) {
     for (KernelChoice& choice : kernel_choices_from_json(text)) {
-      if (std::ranges::find(all, choice.key, &KernelChoice::key) == all.end()) {
-        all.push_back(std::move(choice));
-      }
+      if (!find_in(all, choice.key, &KernelChoice::key)) all.push_back(std::move(choice));
     }
   }
   return all;
@@ -212,9 +210,8 @@ Prepared start_from_seed(const RankTask& task, std::vector<Exchange>& exchanges,
   }
   if (task.world.rank() == 0) {
     prepared.warnings = keep_choices(task.kernels, prepared.kernel_choices);
-    std::ranges::move(warnings_of_timing(task.kernels, prepared.kernel_choices, task.device.info,
-                                         task.world.size()),
-                      std::back_inserter(prepared.warnings));
+    append(prepared.warnings, warnings_of_timing(task.kernels, prepared.kernel_choices,
+                                                 task.device.info, task.world.size()));
   }
   prepared.device_bytes = program.device_bytes();
   return prepared;

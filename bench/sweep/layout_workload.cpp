@@ -27,7 +27,7 @@ std::string why_unknown(const std::string& name, const std::string& flag) {
     if ((setting.commands & in_sweep) != 0) known.push_back(layout_name_of(setting));
   }
   const std::string with_underscores = replaced(name, "-", "_");
-  if (std::ranges::find(known, with_underscores) != known.end()) {
+  if (find_in(known, with_underscores) != nullptr) {
     return "it is " + with_underscores + " here";
   }
   return "`nearmetal run` has no " + flag + did_you_mean(lower_case(with_underscores), known);
@@ -89,7 +89,7 @@ void override_with(Workload& workload, const Workload& above) {
     if (is_above(setting.name)) workload.config.*member = above.config.*member;
   });
   std::erase_if(workload.given, is_above);
-  workload.given.insert(workload.given.end(), above.given.begin(), above.given.end());
+  append(workload.given, above.given);
 }
 
 // Takes over what the hosts of a layout are claimed to be; its ranks check the claim.
@@ -262,11 +262,9 @@ void require_one_choice(const Workload& workload, const Layout& layout,
 
 // The name in the table of settings: "duration_seconds" of "duration".
 std::string table_name(const std::string& layout_name) {
-  std::string name = layout_name;
-  for (const Setting& setting : settings_of_run()) {
-    if (layout_name_of(setting) == layout_name) name = setting.name;
-  }
-  return name;
+  const auto settings = settings_of_run();
+  const Setting* found = find_in(settings, layout_name, layout_name_of);
+  return found != nullptr ? found->name : layout_name;
 }
 
 // Whether a run that has one of them cannot have the other, by their names in layout files.

@@ -6,7 +6,6 @@
 #include <array>
 #include <cmath>
 #include <exception>
-#include <iterator>
 #include <memory>
 #include <stdexcept>
 #include <tuple>
@@ -268,7 +267,7 @@ LaunchOutcome one_after_another(const Commands& commands, const TimeLimits& limi
     const std::string name = "job " + std::to_string(i + 1);
     const auto show_one = [&](const std::string& progress) { show(name + ": " + progress); };
     LaunchOutcome one = run_launch({commands[i]}, limits, stop, show_one, on_this_machine);
-    std::move(one.reports.begin(), one.reports.end(), std::back_inserter(all.reports));
+    append(all.reports, std::move(one.reports));
     if (one.failure) all.failure = name + ": " + *one.failure;
     all.code = one.code;
     all.failure_code = one.failure_code;

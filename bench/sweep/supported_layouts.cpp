@@ -207,8 +207,7 @@ SupportedLayouts supported_layouts(const std::vector<Layout>& layouts,
     const Host& host = hosts.front();
     no_mig = why_no_gpu(host);
     if (!no_mig) no_mig = no_mig_reason(host, fractions->jobs);
-    std::ranges::move(absent_fractions(*fractions, host, no_mig),
-                      std::back_inserter(found.left_out));
+    append(found.left_out, absent_fractions(*fractions, host, no_mig));
   }
   if (!found.layouts.empty()) return found;
   throw NotSupported(fractions ? "--fractions " + std::to_string(fractions->jobs) + ": " +

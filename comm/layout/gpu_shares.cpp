@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <iterator>
 #include <map>
 #include <set>
 #include <tuple>
@@ -26,9 +25,9 @@ std::string mig_commands(int64_t gpu, bool is_on, const std::vector<std::string>
 }
 
 const Host& host_named(const std::vector<Host>& hosts, const std::string& name) {
-  const auto found = std::ranges::find(hosts, name, &Host::name);
   static const Host unknown;  // the placement says that it is not there
-  return found == hosts.end() ? unknown : *found;
+  const Host* found = find_in(hosts, name, &Host::name);
+  return found != nullptr ? *found : unknown;
 }
 
 std::string listed_profiles(const Host& host, int64_t gpu) {
@@ -295,23 +294,21 @@ std::vector<Layout> fraction_layouts(const Host& host, const Fractions& fraction
   }
   for (size_t i = 0; i < names.size(); ++i) {
     for (const NamedShares& named : all) {
-      std::vector<Job> jobs;
-      for (const Share& share : named.shares) jobs.push_back(job_on(host, share));
+      std::vector<Job> jobs =
+          transformed(named.shares, [&](const Share& share) { return job_on(host, share); });
       for (size_t job = 1; job < jobs.size() && !loads.empty(); ++job) jobs[job].stress = loads[i];
       layouts.push_back(layout_of(names[i] + named.name, std::move(jobs)));
     }
   }
-  std::ranges::move(alone_on_parts(host, all), std::back_inserter(layouts));
+  append(layouts, alone_on_parts(host, all));
   return layouts;
 }
 
 std::vector<std::string> fraction_names(const Fractions& fractions) {
   if (fractions.neighbours.empty()) return {std::to_string(fractions.jobs) + " jobs, "};
-  std::vector<std::string> names;
-  for (const NeighbourLoad load : fractions.neighbours) {
-    names.push_back("1 job, " + std::to_string(fractions.jobs - 1) + " " + to_string(load) + ", ");
-  }
-  return names;
+  return transformed(fractions.neighbours, [&](NeighbourLoad load) {
+    return "1 job, " + std::to_string(fractions.jobs - 1) + " " + to_string(load) + ", ";
+  });
 }
 
 }  // namespace nearmetal

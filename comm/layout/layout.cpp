@@ -284,9 +284,7 @@ int64_t first_gpu_of(const Host& host) {
 std::vector<int64_t> cpus_of(const Host& host) {
   if (host.cpus) return parse_cpu_list(*host.cpus);
   std::vector<int64_t> cpus;
-  for (const NumaNode& node : host.numa) {
-    std::ranges::copy(parse_cpu_list(node.cpus), std::back_inserter(cpus));
-  }
+  for (const NumaNode& node : host.numa) append(cpus, parse_cpu_list(node.cpus));
   std::ranges::sort(cpus);
   return cpus;
 }

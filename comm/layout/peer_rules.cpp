@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <map>
 #include <set>
 
+#include "base/text.h"
 #include "comm/layout/gpu_profiles.h"
 
 namespace nearmetal {
@@ -122,12 +122,11 @@ std::vector<Finding> peer_findings(const std::vector<Placement>& placements,
   for (const Placement& placement : placements) {
     for (size_t j = 0; j < placement.jobs.size(); ++j) {
       const PlacedJob& job = placement.jobs[j];
-      std::vector<PeerDevice> ranks;
-      for (const PlacedRank& rank : job.ranks) ranks.push_back(device_of(job, rank, hosts));
+      const std::vector<PeerDevice> ranks = transformed(
+          job.ranks, [&](const PlacedRank& rank) { return device_of(job, rank, hosts); });
       const std::string name =
           placement.jobs.size() > 1 ? "job " + std::to_string(j + 1) + " of " : "";
-      std::ranges::copy(peer_findings(name + "'" + placement.layout + "'", ranks),
-                        std::back_inserter(findings));
+      append(findings, peer_findings(name + "'" + placement.layout + "'", ranks));
     }
   }
   return findings;

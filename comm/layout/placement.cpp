@@ -231,8 +231,7 @@ class Placer {
       const std::vector<int64_t> near = parse_cpu_list(node.cpus);
       const auto parts = std::ssize(node.gpus);
       for (int64_t i = 0; i < parts; ++i) {
-        if (std::ranges::find(gpus, node.gpus[i]) == gpus.end()) continue;
-        std::ranges::copy(part_of(near, i, parts), std::back_inserter(cpus));
+        if (find_in(gpus, node.gpus[i])) append(cpus, part_of(near, i, parts));
       }
     }
     std::ranges::sort(cpus);

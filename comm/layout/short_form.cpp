@@ -171,9 +171,8 @@ std::vector<NodeStock> nodes_of(const std::vector<Host>& hosts) {
   std::vector<NodeStock> nodes;
   for (const Host& host : hosts) {
     if (gpus && host.gpus == 0) continue;
-    auto node = std::ranges::find_if(
-        nodes, [&](const NodeStock& other) { return other.name == node_of(host); });
-    if (node == nodes.end()) node = nodes.insert(node, NodeStock{node_of(host), {}, 0});
+    NodeStock* node = find_in(nodes, node_of(host), &NodeStock::name);
+    if (node == nullptr) node = &nodes.emplace_back(NodeStock{node_of(host), {}, 0});
     node->hosts.push_back({&host, 0, slots_of(host), visible_gpus_of(host)});
   }
   return nodes;

@@ -1,7 +1,8 @@
 #include "models/networks/registry.h"
 
-#include <algorithm>
 #include <stdexcept>
+
+#include "base/text.h"
 
 namespace nearmetal {
 
@@ -14,23 +15,17 @@ std::vector<Network> vit();
 const std::vector<Network>& networks() {
   static const std::vector<Network> all = [] {
     std::vector<Network> rows;
-    for (const auto& family : {resnet(), vgg(), vit(), bert()}) {
-      rows.insert(rows.end(), family.begin(), family.end());
-    }
+    for (const auto& family : {resnet(), vgg(), vit(), bert()}) append(rows, family);
     return rows;
   }();
   return all;
 }
 
-std::vector<std::string> network_names() {
-  std::vector<std::string> names;
-  for (const Network& network : networks()) names.push_back(network.name);
-  return names;
-}
+std::vector<std::string> network_names() { return transformed(networks(), &Network::name); }
 
 const Network& find_network(const std::string& name) {
-  const auto found = std::ranges::find(networks(), name, &Network::name);
-  if (found == networks().end()) throw std::invalid_argument("unknown model '" + name + "'");
+  const Network* found = find_in(networks(), name, &Network::name);
+  if (found == nullptr) throw std::invalid_argument("unknown model '" + name + "'");
   return *found;
 }
 

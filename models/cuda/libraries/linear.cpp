@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/names.h"
+#include "base/text.h"
 
 namespace nearmetal::cuda {
 namespace {
@@ -146,9 +147,7 @@ std::vector<cublasLtMatmulAlgo_t> Product::heuristic(int most) const {
   std::vector<cublasLtMatmulAlgo_t> found;
   for (int i = 0; i < count; ++i) {
     if (results[i].state != CUBLAS_STATUS_SUCCESS) continue;
-    for (const cublasLtMatmulAlgo_t& algorithm : in_small_clusters(results[i].algo)) {
-      found.push_back(algorithm);
-    }
+    append(found, in_small_clusters(results[i].algo));
   }
   return found;
 }
@@ -168,10 +167,7 @@ std::vector<cublasLtMatmulAlgo_t> Product::in_small_clusters(
 
 std::vector<std::string> Product::offered(int most) const {
   std::vector<std::string> names;
-  for (const cublasLtMatmulAlgo_t& algorithm : heuristic(most)) {
-    const std::string name = name_of(algorithm);
-    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
-  }
+  for (const cublasLtMatmulAlgo_t& algorithm : heuristic(most)) add_new(names, name_of(algorithm));
   return names;
 }
 
