@@ -417,9 +417,8 @@ Failure failure_of_job(const JobProcess& job) {
     failure.text = killed ? *killed : last_words(job);
     rank = rank_in(failure.text);
   }
-  const auto known = job.heartbeats().find(rank);
-  const Event last = known == job.heartbeats().end() ? Event{} : known->second.progress;
-  failure.text += " (" + job.ending() + "; " + place_of(last) + ")" + left_on_other_hosts(job);
+  failure.text +=
+      " (" + job.ending() + "; " + place_of(job.progress(rank)) + ")" + left_on_other_hosts(job);
   return failure;
 }
 

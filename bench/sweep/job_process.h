@@ -80,10 +80,9 @@ class JobProcess {
 
   bool ready() const { return ready_; }
   bool measured() const { return measured_; }
-  /// The progress of rank 0.
-  Event progress() const {
-    const auto first = heartbeats_.find(0);
-    return first == heartbeats_.end() ? Event{} : first->second.progress;
+  Event progress(int64_t rank = 0) const {
+    const auto known = heartbeats_.find(rank);
+    return known == heartbeats_.end() ? Event{} : known->second.progress;
   }
   /// The last heartbeat of each rank, by rank.
   const std::map<int64_t, Heartbeat>& heartbeats() const { return heartbeats_; }
