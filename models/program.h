@@ -134,7 +134,6 @@ inline void require_sizes(const ProgramOptions& options) {
   }
 }
 
-/// The record of one step.
 struct StepRecord {
   double seconds = 0;  // from the end of the step before (or the start of work) to its end
   // On a stage, too, these are the whole network's.
@@ -222,7 +221,6 @@ class Program {
   /// with labels redrawn every step.
   virtual void use_synthetic_batch() = 0;
 
-  /// The choices that this program stands on.
   virtual std::vector<KernelChoice> kernel_choices() const = 0;
   /// Times every kernel of the step alone, `repeats` times, and where asked for the ceilings, which
   /// takes a second more on a CPU; parameters change meanwhile.

@@ -21,7 +21,6 @@
 #include "models/networks/registry.h"
 #include "models/probe.h"
 #include "models/synthetic.h"
-#include "reports/document/metric.h"
 #include "reports/json/kernel_cache.h"
 #include "reports/statistics/statistics.h"
 

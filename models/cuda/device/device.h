@@ -50,7 +50,6 @@ std::map<Precision, double> peak_rates(const std::string& name, int multiprocess
 /// Whether chips of this compute capability (75 for 7.5) have units for the precision.
 bool has_units(Precision precision, int capability);
 
-/// The compute capability of the GPU of that index.
 int compute_capability(int gpu);
 
 /// Throws NotSupported for a chip that no kernel here is compiled for, std::invalid_argument for a

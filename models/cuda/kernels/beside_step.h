@@ -8,7 +8,6 @@
 
 namespace nearmetal::cuda {
 
-/// A kernel that does nothing.
 void launch_nothing(cudaStream_t stream);
 
 /// Blocks, of which a multiprocessor holds one or two, that take this many of its clocks and need
