@@ -96,8 +96,10 @@ int64_t launched_rank() {
 }
 
 bool is_in_allocation() {
-  return std::ranges::any_of(std::array{"SLURM_JOB_ID", "PBS_JOBID", "PE_HOSTFILE", "LSB_JOBID"},
-                             [](const char* variable) { return std::getenv(variable) != nullptr; });
+  return std::ranges::any_of(
+      std::array{"SLURM_JOB_ID", "PBS_JOBID", "PE_HOSTFILE", "LSB_JOBID",
+                 "OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile"},
+      [](const char* variable) { return std::getenv(variable) != nullptr; });
 }
 
 std::string host_name() {

@@ -121,6 +121,9 @@ class Sweep {
     if (!one_machine.empty()) {
       throw NotAsExpected(FailureCode::expect_hosts, plan_.source + one_machine);
     }
+    for (const std::string& foreign : foreign_addresses(hosts, facts)) {
+      terminal_.error("warning: " + foreign);
+    }
     for (const std::string& unlike : unlike_variables(facts)) {
       terminal_.error("warning: ranks will differ: " + unlike);
     }

@@ -148,6 +148,21 @@ std::string hosts_of_one_machine(const std::vector<Host>& hosts, std::span<const
   return "";
 }
 
+std::vector<std::string> foreign_addresses(const std::vector<Host>& hosts,
+                                           std::span<const HostFacts> facts) {
+  std::vector<std::string> foreign;
+  for (size_t i = 0; i < facts.size(); ++i) {
+    const std::string address = address_of(hosts[i]);
+    in_addr number{};
+    if (inet_pton(AF_INET, address.c_str(), &number) != 1) continue;
+    const auto& own = facts[i].addresses;
+    if (std::ranges::find(own, address, &InterfaceAddress::address) != own.end()) continue;
+    foreign.push_back("host '" + hosts[i].name + "' has no address " + address +
+                      ", by which it is reached");
+  }
+  return foreign;
+}
+
 std::string SharedAddress::network() const {
   in_addr number{};
   inet_pton(AF_INET, address.address.c_str(), &number);

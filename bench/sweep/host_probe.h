@@ -51,6 +51,11 @@ std::vector<HostFacts> ask_hosts(const std::vector<Host>& hosts, const Launcher&
 /// One line that names two hosts that are one machine; empty: there are none.
 std::string hosts_of_one_machine(const std::vector<Host>& hosts, std::span<const HostFacts> facts);
 
+/// "host 'a' has no address 10.0.0.1, by which it is reached", for each address that is none of the
+/// host's own: a proxy's, or a router's that translates.
+std::vector<std::string> foreign_addresses(const std::vector<Host>& hosts,
+                                           std::span<const HostFacts> facts);
+
 /// An address that several hosts have, as bridges of containers and VMs do: on its network each
 /// would reach itself.
 struct SharedAddress {

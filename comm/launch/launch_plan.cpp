@@ -89,6 +89,8 @@ std::vector<std::string> mpirun_of(const PlacedJob& job, const Variables& common
   }
   if (options.in_allocation && one_host && job.ranks.front().address == this_host) {
     append(command, {"--mca", "ras", no_resource_manager, "--mca", "plm", no_resource_manager});
+    append(command, {"--mca", "orte_default_hostfile", "none"});
+    append(command, {"--mca", "prte_default_hostfile", "none"});
   }
   if (launcher.remote_shell) append(command, {"--mca", "plm_rsh_agent", *launcher.remote_shell});
   if (options.timeout_seconds) {

@@ -108,6 +108,7 @@ class Network(NetworkTest):
                                            "nodad"), capture_output=True, text=True, check=False)
         if added.returncode != 0:
             self.skipTest("no IPv6 here: " + added.stderr)
+        self.on("host-a", "mount", "-t", "sysfs", "none", "/sys")  # that of its own network
 
         def run(claim):
             command = [cli.EXECUTABLE, "run", "--device", "cpu", "--model", "resnet20", "--image-size", "32",

@@ -67,6 +67,18 @@ class Sweep(cli.SweepTest):
         for words in commands:
             self.assertIn(f"--cuts={cuts}", words)
 
+    def test_the_slots_of_an_allocation_do_not_count_here(self):
+        host = os.uname().nodename
+        one_task = {"SLURM_JOB_ID": "5", "SLURM_JOBID": "5", "SLURM_NODELIST": host, "SLURM_NNODES": "1",
+                    "SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_NODELIST": host, "SLURM_TASKS_PER_NODE": "1"}
+        # As Kubeflow's operator names the workers of a job.
+        workers = {"OMPI_MCA_orte_default_hostfile": self.write("hostfile", "worker-0.job slots=1\n")}
+        for number, variables in enumerate((one_task, workers)):
+            process = self.call("sweep", "1x1x2", "--hosts", "localhost:0", *cli.TINY_WORK, "--steps", "3",
+                                "--repeats", "1", "--output", f"{number}.json",
+                                env={**cli.clean_environment(), **variables})
+            self.assertEqual(process.returncode, 0, process.err)
+
     def test_layouts_repeats_and_concurrent_jobs(self):
         process = self.sweep("1x1x1", "2*(1x1x1)", "--repeats", "2", "--steps", "100")
         self.assertEqual(process.returncode, 0, process.err)

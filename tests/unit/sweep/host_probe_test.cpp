@@ -67,6 +67,14 @@ TEST(HostProbe, TwoNamesOfOneMachineAreSeenByItsKernel) {
   EXPECT_EQ(hosts_of_one_machine(hosts, facts), "") << "it is not known";
 }
 
+TEST(HostProbe, AddressesThatAreNotTheHostsOwnAreNamed) {
+  const std::vector<HostFacts> facts = {facts_of("a", {{"eth0", "10.0.0.1", 24}}),
+                                        facts_of("b", {{"eth0", "10.0.0.2", 24}})};
+  EXPECT_THAT(foreign_addresses(hosts_named({"10.0.0.1", "b"}), facts), IsEmpty());
+  EXPECT_THAT(foreign_addresses(hosts_named({"10.0.0.1", "192.0.2.2"}), facts),
+              ElementsAre("host 'h2' has no address 192.0.2.2, by which it is reached"));
+}
+
 TEST(HostProbe, VariablesThatAreNotAlikeAreNamedWithTheirHosts) {
   const std::vector<HostFacts> facts = {
       facts_of("a", {}, {{"NCCL_DEBUG", "INFO"}, {"UCX_TLS", "tcp"}}),
