@@ -1,4 +1,5 @@
-"""More of a real Slurm of two nodes: arrays, allocations of sweeps, a signal to the batch script alone.
+"""More of a real Slurm of two nodes: scripts to their end, arrays, allocations of sweeps, a signal to the
+batch script alone.
 
 Half a minute, so that it runs when asked for: ctest -C slow -R slurm_more.
 """
@@ -11,6 +12,17 @@ from slurm_hosts import WHY_NOT, WORK, SlurmTest
 
 @unittest.skipIf(WHY_NOT, "no Slurm here: " + WHY_NOT)
 class MoreOfSlurm(SlurmTest):
+    def test_the_script_of_a_plan_runs_in_an_allocation(self):
+        self.write_script("2x1x1", "1x1x1", "--hosts", "2*0", "--steps", "3", "--repeats", "1")
+        process = self.slurm("sbatch", "--wait", "--output=job.log", "job.sbatch")
+        self.assertEqual(process.returncode, 0, self.job_log() + self.log())
+        both, one = self.reports()
+        self.assertEqual(self.hosts_of(both), ["host-a", "host-b"])
+        self.assertEqual(self.hosts_of(one), ["host-a"])
+        shown = self.call("report", both, one)
+        self.assertEqual(shown.returncode, 0, shown.err)
+        self.assertIn("2x1x1", shown.out)
+
     def test_a_task_of_an_array_does_its_repeat_by_srun(self):
         self.write_script("2x1x1", "--hosts", "2*0", "--steps", "3", "--repeats", "2", starter="srun")
         process = self.slurm("sbatch", "--wait", "--array=2", "--output=job.log", "job.sbatch")

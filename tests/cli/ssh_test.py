@@ -1,7 +1,6 @@
 """Two hosts that are network namespaces, with a real sshd on each, whose names differ behind the first dot
 alone, and a name server that does not answer."""
 
-import os
 import subprocess
 import unittest
 
@@ -61,20 +60,6 @@ class Ssh(NetworkTest):
         self.assertEqual(process.returncode, 0, process.err + self.log())
         names = [environment["host_name"] for environment in self.report("s.json")["environments"]]
         self.assertEqual(names, list(NAMES.values()))
-
-    def test_a_host_that_vanishes_in_the_window_ends_its_layout_alone(self):
-        hosts = [{"name": name, "gpus": 0} for name in NAMES.values()]
-        process = self.start_sweep([{"shape": "2x1x1", "workload": {"duration": 600}},
-                                    {"shape": "1x1x1", "workload": {"steps": 3}}], hosts=hosts,
-                                   launcher={"remote_shell": self.shell}, limits={"step_seconds": 3})
-        def trains(pid):
-            return cli.cpu_seconds(pid) > 2
-        self.assertTrue(cli.wait_until(lambda: any(map(trains, self.processes_on("host-b"))), 60), self.log())
-        self.on("host-b", "ip", "link", "set", "cable", "down")
-        self.finished(process)
-        lost, alone = (arm["runs"][0] for arm in self.report("s.json")["arms"])
-        self.assertEqual(lost["status"], "failed")
-        self.assertEqual(alone["status"], "complete", process.err)
 
 
 if __name__ == "__main__":
