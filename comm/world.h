@@ -27,8 +27,8 @@ std::optional<int64_t> launched_processes();
 /// The number of this process among those of its launcher, as that says; 0 without one.
 int64_t launched_rank();
 
-/// Whether this process is in an allocation of Slurm, PBS, Grid Engine or LSF, or in the launcher of
-/// a MPIJob of Kubernetes: Open MPI takes its hosts and slots from there.
+/// Whether this process is in an allocation of Slurm, PBS, Grid Engine or LSF, or in the launcher
+/// of a MPIJob of Kubernetes: Open MPI takes its hosts and slots from there.
 bool is_in_allocation();
 
 /// Sums in the memory of hosts, over some of the ranks of a job, for what sums in other memory
