@@ -81,6 +81,11 @@ void warn_of_environment(const RunConfig& config, const Environment& environment
          counted(config.threads, "thread") + " share " +
              counted(usable_threads(environment), "CPU"));
   }
+  const bool sums_by_mpi = config.device == Device::cpu && run.world_size > 1;
+  if (sums_by_mpi && environment.limits.cross_memory_attach.value == false) {
+    warn(run, "no_cross_memory_attach",
+         "process_vm_readv is refused, so that sums within a host copy twice");
+  }
 }
 
 Maybe<double> gradient_norm(const StepRecord& step, const RunConfig& config) {

@@ -73,7 +73,8 @@ class Sweep(cli.SweepTest):
                     "SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_NODELIST": host, "SLURM_TASKS_PER_NODE": "1"}
         # As Kubeflow's operator names the workers of a job.
         workers = {"OMPI_MCA_orte_default_hostfile": self.write("hostfile", "worker-0.job slots=1\n")}
-        for number, variables in enumerate((one_task, workers)):
+        pbs = {"PBS_JOBID": "7.head", "PBS_NODEFILE": self.write("nodes", host + "\n")}
+        for number, variables in enumerate((one_task, pbs, workers)):
             process = self.call("sweep", "1x1x2", "--hosts", "localhost:0", *cli.TINY_WORK, "--steps", "3",
                                 "--repeats", "1", "--output", f"{number}.json",
                                 env={**cli.clean_environment(), **variables})

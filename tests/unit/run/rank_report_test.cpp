@@ -113,6 +113,17 @@ TEST_F(RankReport, WarnsWhereTheMachineIsNotWhatTheUserSays) {
               Not(Contains(Field(&nearmetal::Warning::code, "claim_contradicted"))));
 }
 
+TEST_F(RankReport, WarnsWhereMpiCannotCopyBetweenProcesses) {
+  const auto has_warning = Contains(Field(&nearmetal::Warning::code, "no_cross_memory_attach"));
+  start.environment.limits.cross_memory_attach = false;
+  device.config.device = Device::cpu;
+  EXPECT_THAT(make().warnings, Not(has_warning)) << "one rank sums nothing";
+  start.world_size = 2;
+  EXPECT_THAT(make().warnings, has_warning);
+  start.environment.limits.cross_memory_attach = true;
+  EXPECT_THAT(make().warnings, Not(has_warning));
+}
+
 TEST_F(RankReport, WarnsOfErrorsOfRdmaPorts) {
   const auto has_errors = Contains(Field(&nearmetal::Warning::code, "rdma_errors"));
   result.monitoring.emplace().interval_seconds = 1;
