@@ -117,15 +117,20 @@ class Sweep {
     const std::vector<Host> hosts = hosts_taken(plan_);
     if (hosts.size() == 1 || launches_left().empty()) return;
     const std::vector<HostFacts> facts = ask_hosts(hosts, plan_.file.launcher);
+    if (facts.empty()) {
+      terminal_.remark(
+          "the hosts were not compared before the first run, as not all answered; "
+          "`nearmetal doctor` with a layout file says why");
+    }
     const std::string one_machine = hosts_of_one_machine(hosts, facts);
     if (!one_machine.empty()) {
       throw NotAsExpected(FailureCode::expect_hosts, plan_.source + one_machine);
     }
     for (const std::string& foreign : foreign_addresses(hosts, facts)) {
-      terminal_.error("warning: " + foreign);
+      terminal_.error("warning: " + foreign + ": correct it, unless a router translates it");
     }
     for (const std::string& unlike : unlike_variables(facts)) {
-      terminal_.error("warning: ranks will differ: " + unlike);
+      terminal_.error("warning: ranks will differ: " + unlike + "; --variable sets it for all");
     }
     if (plan_.file.launcher.network) return;
     for (const SharedAddress& shared : shared_addresses(facts)) {

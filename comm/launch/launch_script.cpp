@@ -56,7 +56,7 @@ is_report() { # or may be, where the program is on other hosts alone
 publish() { # a report, by its name
   if is_report "$1.part"; then
     mv "$1.part" "$1" || status=9
-  elif is_report "$1.last" 2>/dev/null; then
+  elif is_report "$1.last"; then
     mv "$1.last" "$1" || status=9
     rm -f "$1.part"
   elif [[ ! -s $1.part ]]; then

@@ -212,6 +212,17 @@ void check_layout(const Layout& layout, const std::string& place) {
   }
 }
 
+// ADDRESS/BITS, the address as inet_pton takes it of that family.
+bool is_address_prefix(const std::string& text, int family, int most_bits) {
+  static const Pattern form("([0-9a-fA-F:.]{2,45})/(0|[1-9][0-9]{0,2})");
+  constexpr size_t longest = 49;
+  if (text.size() > longest) return false;
+  const std::vector<std::string> parts = form.groups_of(text);
+  in6_addr address{};
+  return !parts.empty() && inet_pton(family, parts[1].c_str(), &address) == 1 &&
+         std::stoi(parts[2]) <= most_bits;
+}
+
 }  // namespace
 
 NM_DEFINE_SPECIAL_MEMBERS(Host);
@@ -322,21 +333,9 @@ std::string text_of(const LinkClaim& link) {
   return link.rate + (link.network ? "," + *link.network : "");
 }
 
-bool is_ipv6_network(const std::string& text) {
-  static const Pattern form(R"(([0-9a-fA-F:.]{2,45})/([0-9]|[1-9][0-9]|1[01][0-9]|12[0-8]))");
-  if (text.size() > 49) return false;
-  const std::vector<std::string> parts = form.groups_of(text);
-  in6_addr address{};
-  return !parts.empty() && inet_pton(AF_INET6, parts[1].c_str(), &address) == 1;
-}
+bool is_network(const std::string& text) { return is_address_prefix(text, AF_INET, 32); }
 
-bool is_network(const std::string& text) {
-  static const Pattern form(R"(([0-9.]{7,15})/([0-9]|[12][0-9]|3[0-2]))");
-  if (text.size() > 18) return false;
-  const std::vector<std::string> parts = form.groups_of(text);
-  in_addr address{};
-  return !parts.empty() && inet_pton(AF_INET, parts[1].c_str(), &address) == 1;
-}
+bool is_ipv6_network(const std::string& text) { return is_address_prefix(text, AF_INET6, 128); }
 
 std::vector<int64_t> parse_cpu_list(const std::string& text) {
   std::vector<int64_t> cpus;
