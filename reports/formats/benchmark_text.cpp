@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <iterator>
 #include <map>
+#include <set>
 
 #include "base/text.h"
 #include "reports/compare/comparison_row.h"
@@ -245,6 +246,22 @@ void print_suite(std::ostream& out, const char* name, const std::vector<Case>& c
       << "</system-out>\n  <system-err/>\n</testsuite>\n";
 }
 
+// The settings of the work, by name, as a reader of Go's benchmark format holds them: each is that
+// of all results below it, until it has another value or its name alone ends it.
+using Configuration = std::map<std::string, std::string>;
+
+void print_changes(std::ostream& out, const SetRun& run, Configuration& configuration) {
+  Configuration former;
+  former.swap(configuration);
+  for (const KeyField& field : run.key) {
+    if (field.severity != Severity::work && field.severity != Severity::kind) continue;
+    const std::string& value = configuration[field.name] = printable(field.value);
+    const auto held = former.extract(field.name);
+    if (held.empty() || held.mapped() != value) out << field.name << ": " << value << '\n';
+  }
+  for (const auto& [name, value] : former) out << name << ":\n";
+}
+
 std::string csv_text(const std::string& text) {
   const bool like_formula = !text.empty() && std::string("=+-@\t\r").find(text[0]) != text.npos;
   return (like_formula ? "\"'" : "\"") + replaced(printable(text), "\"", "\"\"") + "\"";
@@ -279,23 +296,17 @@ void print_csv_lines(std::ostream& out, const RunArm& arm, const ScalingPoint& p
 void print_go_benchmark(std::ostream& out, const RunSet& set) {
   constexpr double nanoseconds = 1e9;
   out << "pkg: nearmetal\n";
-  for (const Metric* metric : metrics_of_set(set)) {
-    if (metric->is_throughput) out << "Unit " << metric->unit << " better=higher\n";
-  }
-  std::map<std::string, std::string> configuration;
+  Configuration configuration;
+  std::set<std::string> units;
   for (const RunArm& arm : set.arms) {
     for (const SetRun& run : arm.runs) {
       if (!has_figures(run)) continue;
-      for (const KeyField& field : run.key) {
-        const bool shown = field.severity == Severity::work || field.severity == Severity::kind;
-        std::string& value = configuration[field.name];
-        if (!shown || value == field.value) continue;
-        value = field.value;
-        out << field.name << ": " << printable(value) << '\n';
-      }
+      const std::string unit = words_of(run.run.sample).rate;
+      if (units.insert(unit).second) out << "Unit " << unit << " better=higher\n";
+      print_changes(out, run, configuration);
       out << "BenchmarkTrain/arm=" << go_name(arm.name) << ' ' << run.run.window->steps << ' '
           << exact(nanoseconds * mean_step_seconds(*run.run.window)) << " ns/op "
-          << exact(*run.run.throughput) << ' ' << words_of(run.run.sample).rate << '\n';
+          << exact(*run.run.throughput) << ' ' << unit << '\n';
     }
   }
 }

@@ -213,6 +213,17 @@ TEST(ReportText, GoBenchmarksAreLinesOfWordsAndNumbers) {
   EXPECT_THAT(text_of(print_go_benchmark, hostile_set()), HasSubstr("arm=%3Dcmd()|%3Cb%3E%22"));
 }
 
+TEST(ReportText, GoBenchmarksEndASettingThatALaterRunLacks) {
+  Report inference = made_up_report({{"a", {1000}}});
+  inference.invocation.config.inference = true;
+  RunSet set;
+  add_runs(set, inference, "made up");
+  add_runs(set, made_up_report({{"b", {1000}}}), "made up");
+  EXPECT_THAT(text_of(print_go_benchmark, set),
+              testing::ContainsRegex("\ninference: yes\n(.*\n)*BenchmarkTrain/arm=a .*\n"
+                                     "inference:\nBenchmarkTrain/arm=b "));
+}
+
 TEST(ReportText, PrometheusEscapesLabels) {
   Report report = made_up_report({{"a\"\n\\", {1000, 1010}}});
   report.invocation.config.model = "m\"\n\\";
