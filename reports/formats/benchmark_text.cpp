@@ -39,8 +39,11 @@ std::string go_name(const std::string& text) {
   return name;
 }
 
+// Names that printable() makes the same stay apart, as two samples of the same labels are refused.
 std::string label_value(const std::string& text) {
-  const std::string escaped = replaced(replaced(text, "\\", "\\\\"), "\"", "\\\"");
+  const std::string line = replaced(text, "\n", "");
+  const std::string name = printable(line) == line ? text : go_name(text);
+  const std::string escaped = replaced(replaced(name, "\\", "\\\\"), "\"", "\\\"");
   return "\"" + printable(replaced(escaped, "\n", "\\n")) + "\"";
 }
 

@@ -224,6 +224,12 @@ TEST(ReportText, GoBenchmarksEndASettingThatALaterRunLacks) {
                                      "inference:\nBenchmarkTrain/arm=b "));
 }
 
+TEST(ReportText, PrometheusKeepsNamesThatCannotBeShownApart) {
+  const std::string text = text_of(print_prometheus, made_up_set({{"\1 a", {1}}, {"\2 a", {1}}}));
+  EXPECT_THAT(text, HasSubstr("nearmetal_ranks{arm=\"%01%20a\""));
+  EXPECT_THAT(text, HasSubstr("nearmetal_ranks{arm=\"%02%20a\""));
+}
+
 TEST(ReportText, PrometheusEscapesLabels) {
   Report report = made_up_report({{"a\"\n\\", {1000, 1010}}});
   report.invocation.config.model = "m\"\n\\";
