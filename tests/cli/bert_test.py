@@ -3,6 +3,7 @@
 import json
 
 import cli
+import consumers
 import export_test
 
 SMALL = ["--device", "cpu", "--model", "bert_tiny", "--sequence", "24", "--plan-cache", "off"]
@@ -32,6 +33,12 @@ class Bert(cli.CliTest):
         out, run = self.run_of("--inference")
         self.assertIn("outputs        finite", out)
         self.assertTrue(run["proof"]["outputs_finite"])
+        self.call("run", "--device", "cpu", "--model", "resnet20", *QUICK, "--output", "images.json")
+        both = self.call("report", "report.json", "images.json", "--format", "go").out
+        consumers.assert_benchmarks(self, both)
+        kinds = [[settings.get(name) for name in ("model", "inference", "sequence", "classes")]
+                 for _, settings, _ in consumers.benchmarks(both)]
+        self.assertEqual(kinds, [["bert_tiny", "yes", "24", None], ["resnet20", None, None, "1000"]])
 
     def test_sequences_of_other_lengths_are_other_work(self):
         self.run_of()

@@ -9,6 +9,7 @@ import subprocess
 import yaml
 
 import cli
+import consumers
 import made_up
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -120,6 +121,8 @@ class Gate(CiTest):
         self.assertIn("SLOWER", process.stdout)
         for path in [*job["artifacts"]["paths"], job["artifacts"]["reports"]["junit"]]:
             self.assertTrue(os.path.exists(self.path(path)), path)
+        xml = pathlib.Path(self.path(job["artifacts"]["reports"]["junit"])).read_text(encoding="utf-8")
+        consumers.assert_junit(self, xml)
         self.assertNotIn(process.returncode, job["allow_failure"]["exit_codes"])
 
     def test_on_jenkins_the_first_run_says_how_to_make_a_baseline(self):

@@ -7,6 +7,7 @@ import pathlib
 import re
 
 import cli
+import consumers
 
 # Beginnings of names: of escape sequences, lines, directions of text, and commands to logs of CI.
 HOSTILE = ["\x1b]0;owned\x07", "\x00", "\x7f", "\u009b31m", "\u202eevil", "\u2066a", "\u2028b", "\n",
@@ -81,7 +82,9 @@ class HostileNames(cli.CliTest):
         self.assertGreaterEqual(len(names), 11, names)
         for name in names:
             with self.subTest(form=name):
-                self.assert_harmless("report", "a.json", "--format", name, "--no-charts")
+                text = self.assert_harmless("report", "a.json", "--format", name, "--no-charts")
+                if name in consumers.JUDGES:
+                    consumers.JUDGES[name](self, text)
         self.assert_harmless("report", "a.json", "--format", "text", env={
             **cli.clean_environment(), "COLUMNS": "40"})
         self.assert_harmless("report", "\x1b[1m=a.json", "::error::=b.json", "--format", "text")
@@ -93,6 +96,7 @@ class HostileNames(cli.CliTest):
             text = pathlib.Path(self.path(file)).read_text(encoding="utf-8")
             self.assertIsNone(STEERING.search(text), file)
             self.assertIsNone(CI_COMMAND.search(text), file)
+        consumers.assert_junit(self, text)
         self.assert_harmless("baseline", "add", "main", "a.json", code=0)
         for command in (["list"], ["list", "--json"], ["show", "main"], ["show", "main", "--json"]):
             self.assert_harmless("baseline", *command, code=0)

@@ -8,6 +8,7 @@ import shutil
 import jsonschema
 
 import cli
+import consumers
 
 TRAINING = {"model": "resnet20"}
 FORWARD = {"model": "resnet18", "forward_only": True}
@@ -157,6 +158,8 @@ class MixedJobs(cli.SweepTest):
                      "tf_cnn_benchmarks"):
             process = self.call("report", "s.json", "--format", form)
             self.assertEqual((process.returncode, process.err), (0, ""), form)
+            if form in consumers.JUDGES:
+                consumers.JUDGES[form](self, process.out)
 
     def later(self, name, **change):
         """The same figures of another day, with these settings of the second job."""

@@ -7,6 +7,7 @@ import shlex
 import yaml
 
 import cli
+import consumers
 import plans
 
 POD = ["--image", "registry.example/nearmetal:1"]
@@ -58,6 +59,7 @@ class MpiJob(plans.Plan):
     def manifest(self, *arguments):
         manifest = yaml.safe_load(self.plan(*arguments))
         self.assertEqual(list(breaches(manifest, MPI_JOB)), [])
+        consumers.assert_pods(self, manifest)
         return manifest
 
     def pod(self, role, *arguments):

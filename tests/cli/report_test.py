@@ -7,7 +7,6 @@ import json
 import os
 import pathlib
 import pty
-import re
 import shutil
 import subprocess
 import xml.etree.ElementTree as ElementTree
@@ -15,7 +14,7 @@ import xml.etree.ElementTree as ElementTree
 from prometheus_client.parser import text_string_to_metric_families
 
 import cli
-import junit_rules
+import consumers
 import made_up
 
 SOURCE = pathlib.Path(__file__).parent.parent / "data" / "report-1.0.json"
@@ -125,7 +124,7 @@ class Report(cli.CliTest):
 
     def test_junit(self):
         out = self.call("report", self.hostile, "--format", "junit").out
-        self.assertEqual(junit_rules.breaches(out), [])
+        consumers.assert_junit(self, out)
         suite = ElementTree.fromstring(out)
         self.assertEqual(suite.get("tests"), "1")
         self.assertEqual(suite.find("testcase").get("classname")[:22], "nearmetal.<a href='x'>")
@@ -234,7 +233,9 @@ class Report(cli.CliTest):
                  for form in ("go", "prometheus", "google-benchmark", "github-action-benchmark")}
         for form, process in forms.items():
             self.assertEqual(process.returncode, 0, form + process.err)
-        self.assert_go(forms["go"].out)
+        consumers.assert_benchmarks(self, forms["go"].out)
+        self.assertEqual([name for name, _, _ in consumers.benchmarks(forms["go"].out)],
+                         [f"Train/arm=1x1x{ranks}" for ranks in (1, 2, 4) for _ in range(4)])
         lines = list(csv.reader(io.StringIO(self.call("report", sweep, "--format", "otava").out)))
         self.assertEqual(lines[0], ["time", "commit", "1x1x1", "1x1x2", "1x1x4"])
         self.assertEqual(len(lines), 2, "one session")
@@ -267,42 +268,11 @@ class Report(cli.CliTest):
             self.assertEqual(process.returncode, 0, process.err)
             self.assertIn("resnet34", process.out)
 
-    def assert_go(self, text):
-        """By the grammar of golang.org/design/14313-benchmark-format."""
-        results = 0
-        for line in text.splitlines():
-            if line.startswith("Benchmark"):
-                name, iterations, *measures = line.split(" ")
-                self.assertRegex(name, r"^Benchmark[A-Z][^ ]*$")
-                self.assertGreater(int(iterations), 0)
-                self.assertEqual(measures[1::2], ["ns/op", "images/s"])
-                for number in measures[::2]:
-                    self.assertGreater(float(number), 0)
-                results += 1
-            elif not line.startswith("Unit "):
-                self.assertRegex(line, r"^[a-z][^ A-Z:]*: ?[^\n]*$")
-        self.assertEqual(results, 12)
-
     def assert_prometheus(self, text):
-        """By the text format 0.0.4: each family in one piece, after its HELP and TYPE."""
-        label = r'[a-z_]+="(?:[^"\\\n]|\\["\\n])*"'
-        sample = re.compile(r"^(nearmetal_[a-z0-9_]+)\{" + label + "(?:," + label + r")*\} \S+$")
-        seen, family = set(), None
-        for line in text.splitlines():
-            if line.startswith("# TYPE "):
-                _, _, family, kind = line.split(" ")
-                self.assertEqual(kind, "gauge")
-                self.assertNotIn(family, seen)
-                seen.add(family)
-            elif not line.startswith("# HELP "):
-                match = sample.match(line)
-                self.assertIsNotNone(match, line)
-                self.assertEqual(match[1], family)
-                float(line.rsplit(" ", 1)[1])
-        self.assertIn("nearmetal_throughput_images_per_second_interval", seen)
-        self.assertTrue(text.endswith("\n"))
+        consumers.assert_prometheus(self, text)
         read = {family.name: family for family in text_string_to_metric_families(text)}
-        self.assertEqual(set(read), seen, "as the client library of Prometheus reads it")
+        self.assertEqual({family.type for family in read.values()}, {"gauge"})
+        self.assertIn("nearmetal_throughput_images_per_second_interval", read)
         throughput = read["nearmetal_throughput_images_per_second"].samples
         self.assertEqual([sample.labels["arm"] for sample in throughput], ["1x1x1", "1x1x2", "1x1x4"])
 
