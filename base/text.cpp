@@ -19,6 +19,12 @@ int magnitude_of(double value) {
 // Decimals that show two significant digits of an error of this size: 0 to 6.
 int decimals_for(double error) { return error > 0 ? std::clamp(1 - magnitude_of(error), 0, 6) : 6; }
 
+// Of a value beside its interval.
+int decimals_beside(double value, const Interval& interval) {
+  const int of_value = value == 0 ? 0 : decimals_for(std::abs(value));
+  return std::max(of_value, decimals_for((interval.upper - interval.lower) / 2));
+}
+
 std::string formatted(double value, int precision, std::ios_base::fmtflags style) {
   TextStream text;
   text.setf(style, std::ios_base::floatfield);
@@ -90,8 +96,7 @@ std::string exact(double value) {
 }
 
 std::string with_interval(double value, const Interval& interval) {
-  const int of_value = value == 0 ? 0 : decimals_for(std::abs(value));
-  const int decimals = std::max(of_value, decimals_for((interval.upper - interval.lower) / 2));
+  const int decimals = decimals_beside(value, interval);
   return fixed(value, decimals) + " [" + fixed(interval.lower, decimals) + ", " +
          fixed(interval.upper, decimals) + "]";
 }
@@ -99,6 +104,12 @@ std::string with_interval(double value, const Interval& interval) {
 std::string estimate_text(const Estimate& estimate) {
   return estimate.interval ? with_interval(estimate.value, *estimate.interval)
                            : significant(estimate.value);
+}
+
+std::string value_text(const Estimate& estimate) {
+  return estimate.interval
+             ? fixed(estimate.value, decimals_beside(estimate.value, *estimate.interval))
+             : significant(estimate.value);
 }
 
 std::string signed_percent(double share, int decimals) {

@@ -44,6 +44,8 @@ std::string with_interval(double value, const Interval& interval);
 
 /// The same, or the value alone where there is no interval.
 std::string estimate_text(const Estimate& estimate);
+/// The value alone, in the digits in which estimate_text() tells it.
+std::string value_text(const Estimate& estimate);
 
 /// A share in percent, signed: "-1.64 %".
 std::string signed_percent(double share, int decimals = 2);

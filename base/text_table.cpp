@@ -34,11 +34,6 @@ CodePoint code_point_at(const std::string& text, size_t at) {
   return value < least.at(bytes) ? CodePoint{} : CodePoint{value, bytes};
 }
 
-// The number of characters, by the bytes that begin one in UTF-8.
-size_t width_of(const std::string& text) {
-  return std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; });
-}
-
 // Not of control characters (C0, C1), those that turn the direction of text or break a line, and
 // what XML 1.0 does not allow.
 bool is_printable(char32_t c) {
@@ -199,12 +194,26 @@ std::string printable(const std::string& text) {
   return replaced(text, [](char32_t) { return std::string("?"); });
 }
 
+std::string html_escaped(const std::string& text) {
+  std::string escaped = printable(text);
+  for (const auto& [c, entity] : {std::pair("&", "&amp;"), std::pair("<", "&lt;"),
+                                  std::pair(">", "&gt;"), std::pair("\"", "&quot;")}) {
+    escaped = replaced(escaped, c, entity);
+  }
+  return escaped;
+}
+
 std::string printable_json(const std::string& json) {
   return replaced(json, [](char32_t c) {
     std::array<char, 8> escape{};
     std::snprintf(escape.data(), escape.size(), "\\u%04x", static_cast<unsigned>(c));
     return c == '\n' ? "\n" : std::string(escape.data());
   });
+}
+
+// The number of characters, by the bytes that begin one in UTF-8.
+size_t width_of(const std::string& text) {
+  return std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; });
 }
 
 std::string cut(const std::string& text, size_t columns) {

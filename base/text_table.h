@@ -94,6 +94,9 @@ void print_markdown(std::ostream& out, const TitledTable& titled);
 /// nothing else.
 std::string markdown_escaped(const std::string& text);
 
+/// How many columns of a terminal it takes.
+size_t width_of(const std::string& text);
+
 /// The first so many characters.
 std::string cut(const std::string& text, size_t columns);
 
@@ -101,6 +104,9 @@ std::string cut(const std::string& text, size_t columns);
 /// of text, begin a command to a CI's log (::error::, ##[error]) or is none in XML, and for each
 /// byte that is no UTF-8: for whatever comes from a report, a file's name or another program.
 std::string printable(const std::string& text);
+
+/// Printable text that shows as itself in HTML and XML.
+std::string html_escaped(const std::string& text);
 
 /// JSON with escapes in place of those characters, which are all within texts: it reads back
 /// unchanged.

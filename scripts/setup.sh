@@ -34,7 +34,6 @@ libgmock-dev        header   gmock/gmock.h
 python3-jsonschema  module   jsonschema
 python3-yaml        module   yaml
 python3-prometheus-client  module  prometheus_client
-gnuplot-nox         program  gnuplot
 iproute2            program  ip
 openssh-client      program  ssh
 strace              program  strace

@@ -110,7 +110,10 @@ std::string page_of(const CompareAnswer& judged, const CompareRequest& request) 
                               verdict_of(judged, exit_code_of(judged)));
   const Texts statements = statements_of(judged);
   page.remarks.insert(page.remarks.begin(), statements.begin(), statements.end());
-  return html_of(page, request.charts);
+  page.draws_charts = request.charts;
+  TextStream text;
+  print_html(text, page);
+  return text.str();
 }
 
 // Writes each by itself: none keeps another from being written. Returns whether all were written.
@@ -304,7 +307,7 @@ ExitCode run_gate(const GateForm& form, const Context& context) {
 // Pages besides what is printed.
 void add_page_options(Options& options, CompareRequest& request) {
   options.path("--html", "FILE", request.html, "also write a page with charts");
-  options.toggle("--no-charts", "leave the charts out of the page; gnuplot draws them",
+  options.toggle("--no-charts", "leave the charts out of the page",
                  [&request] { request.charts = false; });
   options.toggle("--force", request.force, "replace an existing file");
 }

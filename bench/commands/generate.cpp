@@ -300,7 +300,7 @@ void print_surroundings(std::ostream& out) {
        {"COLUMNS", "Width of tables and lines; otherwise that of the terminal."},
        {"TMPDIR", "Folder in which each job of a sweep has a temporary folder while it runs."},
        {"NO_COLOR, TERM", "Colour is left out if NO_COLOR is set or the terminal is dumb."},
-       {"PATH", "Folders that are searched for mpirun, nvidia-cuda-mps-control and gnuplot."},
+       {"PATH", "Folders that are searched for mpirun and nvidia-cuda-mps-control."},
        {"LD_LIBRARY_PATH", "Folders with libraries of CUDA, cuDNN, NCCL and Open MPI."},
        {"NCCL_*, OMPI_*, OMP_*",
         "Variables of these libraries; reports record those that are set."}});
@@ -317,7 +317,7 @@ void print_surroundings(std::ostream& out) {
        {"share/nearmetal/layouts/", "Layout files, which plan, sweep and doctor find by name."},
        {"share/doc/nearmetal/", "README.md, docs and licences."}});
   out << ".SH \"SEE ALSO\"\n\\fBmpirun\\fR(1), \\fBnvidia\\-smi\\fR(1), \\fBnumactl\\fR(8), "
-         "\\fBgnuplot\\fR(1), \\fBjq\\fR(1)\n";
+         "\\fBjq\\fR(1)\n";
 }
 
 void print_manual(std::ostream& out, const Command& program) {

@@ -8,7 +8,6 @@
 
 namespace nearmetal {
 
-struct Page;         // reports/formats/page.h
 struct PlanRequest;  // bench/sweep/make_launch_plan.h
 struct RunRequest;   // bench/cli/run_request.h
 
@@ -51,10 +50,5 @@ void add_layout_options(Options& options, PlanRequest& request);
 
 /// A value that can be part of a command line. Throws std::invalid_argument.
 std::string plain_text(const std::string& flag, const std::string& text);
-
-/// A page with `charts` drawn by gnuplot, an outside program, else with tables alone; also where
-/// there is no gnuplot, which a remark on the page then says. Throws std::runtime_error where it
-/// fails.
-std::string html_of(Page page, bool charts);
 
 }  // namespace nearmetal

@@ -274,7 +274,6 @@ Checkup collect_checkup(const LayoutFile& layouts) {
   try_two_ranks(checkup);
   try_hosts(layouts, checkup);
   collect_files(checkup);
-  checkup.gnuplot = run_child({"gnuplot", "--version"}, 5).exit_status == 0;
   return checkup;
 }
 

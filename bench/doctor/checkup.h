@@ -70,7 +70,6 @@ struct Checkup {
   Maybe<int64_t> free_disk_bytes;  // where reports go
   Maybe<bool> clock_synchronised;
   Maybe<double> cpus_busy_with_others;  // CPUs, on average over a moment
-  bool gnuplot = false;                 // draws the charts of HTML pages
 };
 
 /// Loads every backend, asks NVML, and has mpirun start processes of this program: two here, and

@@ -187,13 +187,6 @@ Findings of_hosts(const Checkup& checkup) {
   return findings;
 }
 
-Findings of_gnuplot(const Checkup& checkup) {
-  if (checkup.gnuplot) return {ok("gnuplot", "gnuplot draws the charts of pages")};
-  return {{Urgency::note, "no_gnuplot", "gnuplot is not on PATH",
-           "pages written by --html hold tables and no charts",
-           "install gnuplot-nox here, or where the page is written"}};
-}
-
 // The finding of a row whose sign the facts of the machine do not show.
 Finding seen_now(const Conditions& table, const char* code, const Checkup& checkup,
                  const std::string& seen) {
@@ -413,9 +406,8 @@ void fields(json::Archive& field, Diagnosis& document) {
 
 std::vector<Finding> diagnose(const Checkup& checkup) {
   Findings findings = {machine_of(checkup)};
-  for (const auto look :
-       {of_driver, of_backends, of_mpi, of_nccl, of_hosts, of_gnuplot, of_gpus, of_peers,
-        of_exchange, of_nics, of_peer_rules, of_mig, of_layout, of_system}) {
+  for (const auto look : {of_driver, of_backends, of_mpi, of_nccl, of_hosts, of_gpus, of_peers,
+                          of_exchange, of_nics, of_peer_rules, of_mig, of_layout, of_system}) {
     append(findings, look(checkup));
   }
   return findings;

@@ -57,6 +57,12 @@ MeasuredArm measured(const RunArm& arm) {
   return result;
 }
 
+int64_t instances_of(const Run& run) {
+  std::set<std::pair<int64_t, std::optional<int64_t>>> instances;
+  for (const Rank& rank : run.ranks) instances.insert({rank.environment, rank.vm});
+  return std::max<int64_t>(1, std::ssize(instances));
+}
+
 ScalingPoint point_of(const MeasuredArm& arm, const MeasuredArm& reference, Scaling scaling) {
   ScalingPoint point{
       .arm = arm.arm->name,
@@ -66,6 +72,8 @@ ScalingPoint point_of(const MeasuredArm& arm, const MeasuredArm& reference, Scal
       .scaling = scaling,
       .batch = scaling == Scaling::weak ? arm.batch : arm.batch * static_cast<double>(arm.ranks),
       .ranks = arm.ranks,
+      .jobs = std::max<int64_t>(1, std::ssize(arm.arm->runs.front().run.jobs)),
+      .instances = instances_of(arm.arm->runs.front().run),
       .runs = std::ranges::count_if(arm.arm->runs, has_throughput)};
   const auto ranks = static_cast<double>(arm.ranks);
   const auto reference_ranks = static_cast<double>(reference.ranks);
@@ -77,6 +85,30 @@ ScalingPoint point_of(const MeasuredArm& arm, const MeasuredArm& reference, Scal
     point.speedup.interval = point.efficiency.interval = Unknown{"the reference"};
   }
   return point;
+}
+
+// The point of the arm that it is compared with, as the reference that it is here.
+ScalingPoint reference_of(const ScalingPoint& point, const std::vector<ScalingPoint>& all) {
+  ScalingPoint reference = *std::ranges::find(all, point.reference, &ScalingPoint::arm);
+  reference.reference = reference.arm;
+  reference.scaling = point.scaling;
+  reference.speedup = {static_cast<double>(reference.ranks)};
+  reference.efficiency = {};
+  return reference;
+}
+
+bool goes_on(const std::vector<ScalingPoint>& curve, const ScalingPoint& point) {
+  const ScalingPoint& last = curve.back();
+  return last.reference == point.reference && last.scaling == point.scaling &&
+         last.ranks < point.ranks && last.instances <= point.instances &&
+         (last.jobs > 1) == (point.jobs > 1);
+}
+
+// "1x1x1 to 1x1x4, batch 64": what both end with, after a comma, once.
+std::string from_to(const std::string& first, const std::string& last) {
+  size_t end = first.find(", ");
+  while (end != first.npos && !last.ends_with(first.substr(end))) end = first.find(", ", end + 1);
+  return first.substr(0, end) + " to " + last;
 }
 
 // Arms of one context.
@@ -251,6 +283,24 @@ std::vector<ScalingPoint> scaling_of(const RunSet& set) {
     points.back().against = why.empty() ? "reference" : "reference: " + why;
   }
   return points;
+}
+
+std::vector<ScalingCurve> scaling_curves(const RunSet& set) {
+  const std::vector<ScalingPoint> all = scaling_of(set);
+  std::vector<ScalingPoint> rising = all;
+  std::ranges::stable_sort(rising, {}, &ScalingPoint::ranks);
+  std::vector<ScalingCurve> curves;
+  for (const ScalingPoint& point : rising) {
+    if (point.is_reference()) continue;
+    auto curve = std::ranges::find_if(
+        curves, [&](const ScalingCurve& known) { return goes_on(known.points, point); });
+    if (curve == curves.end()) {
+      curve = curves.insert(curve, {.title = "", .points = {reference_of(point, all)}});
+    }
+    curve->points.push_back(point);
+    curve->title = from_to(curve->points.front().arm, point.arm);
+  }
+  return curves;
 }
 
 std::string scaling_text(const ScalingPoint& point) {

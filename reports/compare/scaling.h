@@ -19,6 +19,8 @@ struct ScalingPoint {
   Scaling scaling = Scaling::weak;
   double batch = 0;  // images per step of each rank; strong: of all
   int64_t ranks = 1;
+  int64_t jobs = 1;       // of these ranks
+  int64_t instances = 1;  // machines, or VMs of theirs
   int64_t runs = 0;
   Estimate speedup{};     // throughput / that of the reference x its ranks
   Estimate efficiency{};  // speedup / ranks
@@ -34,6 +36,16 @@ struct ScalingPoint {
 /// first of several arms with the fewest ranks is the reference. Arms without a complete run, and
 /// those whose jobs share a GPU, are left out.
 std::vector<ScalingPoint> scaling_of(const RunSet& set);
+
+/// A reference and what grows from it: arms of rising ranks on no fewer instances, of one job or of
+/// several.
+struct ScalingCurve {
+  std::string title;                 // "1x1x1 to 1x1x4, batch 64"
+  std::vector<ScalingPoint> points;  // first the reference, by its own ranks
+};
+
+/// The points of scaling_of(), each of which but the references is in one curve.
+std::vector<ScalingCurve> scaling_curves(const RunSet& set);
 
 /// For tables: "weak, 256 a rank", "strong, 1024 in all".
 std::string scaling_text(const ScalingPoint& point);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "reports/formats/charts/svg.h"
 
 namespace nearmetal {
 namespace {
@@ -60,34 +61,12 @@ void print_table(std::ostream& out, const TitledTable& titled) {
   }
 }
 
-// In HTML the element alone, without XML declaration and document type; black becomes the colour of
-// the text around, and names are those of this chart alone.
-std::string embedded(const std::string& svg, size_t number) {
-  const size_t start = svg.find("<svg");
-  if (start == svg.npos) return "";
-  const std::string prefix = "c" + std::to_string(number);
-  std::string element = svg.substr(start);
-  for (const auto& [what, with] :
-       std::vector<std::pair<std::string, std::string>>{{"'black'", "'currentColor'"},
-                                                        {"\"black\"", "\"currentColor\""},
-                                                        {"rgb(  0,   0,   0)", "currentColor"},
-                                                        {"id='", "id='" + prefix},
-                                                        {"id=\"", "id=\"" + prefix},
-                                                        {"'#gp", "'#" + prefix + "gp"},
-                                                        {"url(#", "url(#" + prefix}}) {
-    element = replaced(element, what, with);
-  }
-  return element;
-}
-
-void print_chart(std::ostream& out, const Page& page, size_t number) {
-  const Chart& chart = page.charts[number];
-  const bool drawn = !page.images.empty();
+void print_chart(std::ostream& out, const Chart& chart, bool drawn) {
   if (!chart.missing.empty() || (chart.table.rows.empty() && !drawn)) return;
   out << "<figure>\n<h2>" << html_escaped(chart.title) << "</h2>\n";
   if (drawn) {
     out << "<div role=\"img\" aria-label=\"" << html_escaped("Chart: " + chart.title) << "\">\n"
-        << embedded(page.images[number], number) << "</div>\n";
+        << svg_element(chart) << "</div>\n";
   }
   out << "<figcaption>" << html_escaped(chart.caption) << "</figcaption>\n";
   if (!chart.table.rows.empty()) {
@@ -100,7 +79,7 @@ void print_chart(std::ostream& out, const Page& page, size_t number) {
 
 void print_charts(std::ostream& out, const Page& page, size_t first, size_t end) {
   out << "<div class=\"charts\">\n";
-  for (size_t i = first; i < end; ++i) print_chart(out, page, i);
+  for (size_t i = first; i < end; ++i) print_chart(out, page.charts[i], page.draws_charts);
   out << "</div>\n";
 }
 
@@ -146,15 +125,6 @@ void print_answer(std::ostream& out, const Page& page) {
 }
 
 }  // namespace
-
-std::string html_escaped(const std::string& text) {
-  std::string escaped = printable(text);
-  for (const auto& [c, entity] : {std::pair("&", "&amp;"), std::pair("<", "&lt;"),
-                                  std::pair(">", "&gt;"), std::pair("\"", "&quot;")}) {
-    escaped = replaced(escaped, c, entity);
-  }
-  return escaped;
-}
 
 void print_text(std::ostream& out, const Page& page, bool colour) {
   for (const std::string& line : page.work) print_wrapped(out, line);

@@ -21,8 +21,7 @@ struct Page {
   std::string verdict{};      // of a gate or comparison as a whole, or empty
   size_t leading_charts = 0;  // charts above the tables
   std::vector<Chart> charts{};
-  std::vector<std::string>
-      images{};  // of each chart an SVG as gnuplot writes it; none: only tables
+  bool draws_charts = true;  // false: only their tables
 };
 
 /// For a terminal.
@@ -35,8 +34,5 @@ void print_markdown(std::ostream& out, const Page& page);
 /// tables with headers for screen readers; charts without anything to show are named with their
 /// reason. All text is escaped, and a policy in the file forbids it to load or run anything.
 void print_html(std::ostream& out, const Page& page);
-
-/// Text that shows as itself in HTML and XML; characters that they do not allow become '?'.
-std::string html_escaped(const std::string& text);
 
 }  // namespace nearmetal

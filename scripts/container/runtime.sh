@@ -7,7 +7,7 @@ set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
 apt-get -qq update
 apt-get -qq install --yes --no-install-recommends openmpi-bin openssh-client openssh-server \
-  rdma-core ibverbs-providers libibverbs1 librdmacm1 numactl gnuplot-nox
+  rdma-core ibverbs-providers libibverbs1 librdmacm1 numactl
 apt-get clean
 rm -rf /var/lib/apt/lists/*
 

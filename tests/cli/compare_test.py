@@ -169,14 +169,15 @@ class Compare(comparing.CompareTest):
         with open(base, encoding="utf-8") as file:
             self.assertEqual(file.read(), text)
 
-    def test_a_page_without_gnuplot_says_so(self):
+    def test_charts_of_a_page_are_drawn_unless_not_asked_for(self):
         environment = {**cli.clean_environment(), "PATH": self.folder}
         base, new = self.runs("base", 1000, minute=0), self.runs("new", 1000, minute=60)
-        process = self.call("compare", "--base", *base, "--new", *new, "--html", "page.html",
-                            env=environment)
-        self.assertEqual(process.returncode, 0, process.err)
-        page = pathlib.Path(self.path("page.html")).read_text(encoding="utf-8")
-        self.assertIn("charts are left out, as gnuplot is not here", page)
+        for drawn, more in ((True, []), (False, ["--no-charts", "--force"])):
+            process = self.call("compare", "--base", *base, "--new", *new, "--html", "page.html",
+                                *more, env=environment)
+            self.assertEqual(process.returncode, 0, process.err)
+            page = pathlib.Path(self.path("page.html")).read_text(encoding="utf-8")
+            self.assertEqual("<svg" in page, drawn)
 
 
 if __name__ == "__main__":

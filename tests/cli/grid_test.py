@@ -97,7 +97,6 @@ class Grid(cli.SweepTest):
         for job in (1, 2):
             self.assertEqual(script.count('{"layout":"2*(1x1x1), job %d"' % job), 2, script)
 
-    @unittest.skipIf(shutil.which("gnuplot") is None, "no gnuplot: apt-get install gnuplot-nox")
     def test_of_a_file_and_its_charts(self):
         layouts = {"hosts": [{"name": "localhost", "gpus": 0}], "repeats": 1,
                    "layouts": [{"name": "cpu", "jobs": [{"instances": [{"host": "localhost",

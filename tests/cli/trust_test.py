@@ -15,13 +15,13 @@ import cli
 
 EVIL = "#!/bin/sh\ntouch {}\nexit 0\n"
 # Programs that commands start, and names that might stand for a file.
-PROGRAMS = ["cat", "env", "gnuplot", "mpirun", "nearmetal", "nvidia-cuda-mps-control", "nvidia-smi",
+PROGRAMS = ["cat", "env", "mpirun", "nearmetal", "nvidia-cuda-mps-control", "nvidia-smi",
             "orted", "prted", "rm", "run", "seq", "sh", "sleep", "ssh", "systemd-detect-virt"]
 LIBRARIES = ["libcuda.so.1", "libhwloc.so.15", "libnearmetal_cpu.so", "libnearmetal_cuda.so",
              "libnearmetal_micro.so", "libnearmetal_mpi.so", "libnvidia-ml.so.1", "libgomp.so.1",
              "libyaml-cpp.so.0.7", "libstdc++.so.6", "libc.so.6"]
 DATA = ["1x1x1", "1x1x2", "auto", "baselines.json", "default", "off", "plain", "plans.json",
-        "main", "main.json", "ucx.conf", "openmpi-mca-params.conf", ".gnuplot", ".nearmetal",
+        "main", "main.json", "ucx.conf", "openmpi-mca-params.conf", ".nearmetal",
         "report", "layout", "nccl.conf", "localhost", "cuda", "cpu", "json", "bash"]
 # What a command may make here, and read again.
 OWN_FILE = re.compile(r"\.?(rerun-1-of-|nearmetal-)?[\w.-]*(report\.json|\.jsonl|\.part|\.tmp).*")

@@ -12,6 +12,7 @@
 #include "reports/compare/run_set.h"
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/charts/charts.h"
+#include "reports/formats/charts/svg.h"
 #include "reports/formats/comparison_json.h"
 #include "reports/formats/comparison_text.h"
 #include "reports/formats/page.h"
@@ -52,7 +53,8 @@ void show(const RunSet& set) {
   print_prometheus(text, set);
   print_html(text, report_page({set}));
   for (const Chart& chart : charts_of({set})) {
-    require(chart.missing.empty() != chart.script.empty(), "a chart is drawn or says why not");
+    require(chart.missing.empty() != chart.plots.empty(), "a chart is drawn or says why not");
+    if (chart.missing.empty()) text << svg_file(chart) << csv_of(chart);
   }
   require(!google_benchmark_json(set).empty() && !github_action_benchmark_json(set).empty(),
           "runs can be written for other tools");

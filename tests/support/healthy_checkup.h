@@ -24,7 +24,6 @@ inline Checkup healthy() {
   checkup.free_disk_bytes = int64_t{10} << 30;
   checkup.clock_synchronised = true;
   checkup.cpus_busy_with_others = 0.1;
-  checkup.gnuplot = true;
   for (int i = 0; i < 2; ++i) {
     Gpu gpu;
     gpu.name = "NVIDIA H200";

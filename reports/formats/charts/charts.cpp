@@ -47,47 +47,34 @@ ShownArms arms_of(const Sides& sides) {
 constexpr std::array<size_t, 6> verdict_colours = {1, 1, 4, 1, 2, 2};
 static_assert(verdict_colours.size() == names_of(Verdict{}).size());
 
-std::string difference_script(const Comparison& comparison, const std::vector<std::string>& rows,
-                              double least, double most) {
-  const double margin = log_margin(comparison.options.rule);
-  const std::string lower = plot_number(100 * std::expm1(margin));
-  const std::string upper = plot_number(100 * std::expm1(-margin));
-  std::string script =
-      chart_head(height_of_rows(rows.size())) + row_axis(rows) +
-      axis('x', least, most, tick_step(most - least, 6), "difference, %") +
-      "set grid xtics ls 1\nset object 1 rectangle from first " + lower + ", graph 0 to first " +
-      upper +
-      ", graph 1 fs solid 0.25 noborder fc rgb '#888888' behind\n"
-      "set arrow 1 from first 0, graph 0 to first 0, graph 1 nohead lw 1 lc rgb 'black'\nplot ";
-  for (const Verdict verdict :
-       {Verdict::slower, Verdict::inconclusive, Verdict::equivalent, Verdict::faster}) {
-    script += "$data using (strcol('verdict') eq '" + std::string(to_string(verdict)) +
-              "' ? column('difference') : NaN):'position':'lower':'upper' with xerrorbars pt 7 "
-              "ps 0.8 lw 2 lc rgb '" +
-              colour(verdict_colours.at(static_cast<size_t>(verdict))) + "' notitle, \\\n  ";
-  }
-  return script +
-         "$data using 'difference':'position':(strcol('text')) with labels center offset 0,0.8 "
-         "font ',12' notitle\n";
-}
-
 // The difference of each row, with the interval that the verdict rests on, and the margin.
 Chart difference_chart(const Comparison& comparison) {
-  Chart chart{.name = "difference", .title = "Difference"};
-  TextStream csv = csv_with("position,row,verdict,difference,lower,upper,text");
+  const SideWords& words = words_of(comparison.options.form);
+  Chart chart{
+      .name = "difference",
+      .title = std::string("Difference: ") + words.new_title + " against " + words.base_title};
   std::vector<std::string> rows;
   TextTable counts{.columns = {{"row"}, {"n"}}};
-  double least = 100 * std::expm1(log_margin(comparison.options.rule));
+  const DecisionRule& rule = comparison.options.rule;
+  const double margin = log_margin(rule);
+  double least = 100 * std::expm1(margin);
   double most = -least;
+  Plot plot{.rows = true,
+            .rule = 0,
+            .band = Interval{100 * std::expm1(margin), 100 * std::expm1(-margin)}};
+  Series values{.look = Look::labels};
   const bool several = comparison.options.metrics.size() > 1;
   for (const ComparisonRow& row : comparison.rows) {
     if (!row.difference_interval || rows.size() == most_rows) continue;
     const Interval percent{100 * row.difference_interval->lower,
                            std::min(1e6, 100 * row.difference_interval->upper)};
     const std::string name = title_of(row) + (several ? " " + row.metric : "");
-    csv << rows.size() << ',' << quoted_label(name) << ',' << to_string(row.verdict) << ','
-        << 100 * *row.difference << ',' << percent.lower << ',' << percent.upper << ','
-        << signed_percent(*row.difference) << '\n';
+    const auto y = static_cast<double>(rows.size());
+    const double value = 100 * *row.difference;
+    plot.series.push_back({.colour = verdict_colours.at(static_cast<size_t>(row.verdict)),
+                           .marks = {{value, y, percent, to_string(row.verdict)}}});
+    values.marks.push_back(
+        {percent.upper, y, {}, signed_percents(*row.difference, *row.difference_interval).first});
     rows.push_back(name);
     counts.rows.push_back(
         {name, std::to_string(row.base_side.runs) + "|" + std::to_string(row.new_side.runs)});
@@ -97,18 +84,19 @@ Chart difference_chart(const Comparison& comparison) {
   if (rows.empty())
     return missing_chart(chart, "no row has an interval, which takes 2 runs a side that vary");
   const double space = 0.08 * (most - least);
-  const DecisionRule& rule = comparison.options.rule;
   chart.caption = "Difference of the geometric means, with the " +
                   plain_percent(1 - 2 * rule.alpha) +
                   " interval that the verdict rests on; grey: the margin of " +
                   plain_percent(rule.margin) + "." + counts_text(counts);
-  chart.csv = csv.str();
-  chart.script = difference_script(comparison, rows, least - space, most + space);
+  plot.x = {.title = "difference, %", .begin = least - space, .end = most + 3 * space};
+  plot.y = row_axis(rows);
+  plot.height = height_of_rows(rows.size());
+  plot.series.push_back(std::move(values));
+  chart.plots = {std::move(plot)};
   return chart;
 }
 
 constexpr size_t most_curves = 8;  // as there are colours
-constexpr size_t most_labels = 8;  // along an axis
 
 struct PlacedPoint {
   size_t curve = 0;
@@ -141,86 +129,56 @@ std::vector<PlacedPoint> placed_points(const std::vector<GridCurve>& curves,
 
 double value_of(const PlacedPoint& point) { return *point.side.geometric_mean; }
 
-std::string csv_of(const std::vector<PlacedPoint>& points, const std::vector<GridCurve>& curves) {
-  TextStream csv = csv_with("arm,curve,setting,position,value,lower,upper,knee");
-  for (const PlacedPoint& point : points) {
-    const Interval whisker = whisker_of(point.side.mean());
-    csv << quoted_label(point.point->arm->name) << ',' << quoted_label(curves[point.curve].others)
-        << ',' << quoted_label(point.point->value) << ',' << point.position << ','
-        << value_of(point) << ',' << whisker.lower << ',' << whisker.upper << ','
-        << (point.is_knee ? 1 : 0) << '\n';
-  }
-  return csv.str();
-}
-
 // Values that double are as far from each other as their neighbours.
-std::string number_axis(const std::vector<PlacedPoint>& points) {
-  std::vector<double> places = transformed(points, &PlacedPoint::position);
-  std::ranges::sort(places);
-  places.erase(std::unique(places.begin(), places.end()), places.end());
-  const double least = places.front(), most = places.back();
-  const bool logarithmic = least > 0 && most >= 4 * least;
+Axis axis_of(const std::vector<PlacedPoint>& points, const std::vector<std::string>& values,
+             const std::string& setting) {
+  Axis axis{.title = setting};
+  if (!points.front().point->number) {
+    axis.begin = -0.5;
+    axis.end = static_cast<double>(values.size()) - 0.5;
+    for (const std::string& value : values) {
+      axis.ticks.push_back({static_cast<double>(axis.ticks.size()), value});
+    }
+    return axis;
+  }
+  std::set<double> places;
+  for (const PlacedPoint& point : points) places.insert(point.position);
+  for (const double place : places) axis.ticks.push_back({place, shortest(place, 10)});
+  const double least = *places.begin(), most = *places.rbegin();
+  axis.log2 = least > 0 && most >= 4 * least;
   const double margin = 0.04 * (most - least) + (most > least ? 0 : 1);
-  const double factor = logarithmic ? std::pow(most / least, 0.04) : 1;
-  std::string tics;
-  for (size_t i = 0; i < places.size(); i += 1 + (places.size() - 1) / most_labels) {
-    tics += (tics.empty() ? "" : ", ") + plot_number(places[i]);
-  }
-  const double start = logarithmic ? least / factor : least - margin;
-  const double end = logarithmic ? most * factor : most + margin;
-  return std::string(logarithmic ? "set logscale x 2\n" : "") + "set xrange [" +
-         plot_number(start) + ":" + plot_number(end) + "]\nset xtics (" + tics + ")\n";
+  const double factor = axis.log2 ? std::pow(most / least, 0.04) : 1;
+  axis.begin = axis.log2 ? least / factor : least - margin;
+  axis.end = axis.log2 ? most * factor : most + margin;
+  return axis;
 }
 
-std::string word_axis(const std::vector<std::string>& values) {
-  std::string tics;
-  for (size_t i = 0; i < values.size(); ++i) {
-    tics += (tics.empty() ? "" : ", ") + quoted_label(values[i]) + " " + std::to_string(i);
-  }
-  return "set xrange [-0.5:" + plot_number(static_cast<double>(values.size()) - 0.5) +
-         "]\nset xtics (" + tics + ")\n";
-}
-
-// Its rows are neighbours.
-std::string rows_of(const std::vector<PlacedPoint>& points, size_t curve) {
-  const auto is_of = [&](const PlacedPoint& point) { return point.curve == curve; };
-  const auto first = std::ranges::find_if(points, is_of);
-  const auto count = std::ranges::count_if(points, is_of);
-  if (count == 0) return "";
-  const auto begin = first - points.begin();
-  return "$data every ::" + std::to_string(begin) + "::" + std::to_string(begin + count - 1);
-}
-
-std::string plots_of(const std::vector<PlacedPoint>& points, const std::vector<GridCurve>& curves) {
-  std::string plots;
+Plot plot_of(const std::vector<PlacedPoint>& points, const std::vector<GridCurve>& curves,
+             const std::vector<std::string>& values, const std::string& rate) {
+  std::vector<Estimate> figures;
+  Plot plot{.x = axis_of(points, values, curves.front().setting), .y = {.title = rate}};
   for (size_t i = 0; i < curves.size(); ++i) {
-    const std::string rows = rows_of(points, i);
-    if (rows.empty()) continue;
     const CurvePoint& first = curves[i].points.front();
-    plots += (plots.empty() ? "" : ", \\\n  ") + whiskers(rows, "'position'", colour(i)) +
-             ", \\\n  " + rows + " using 'position':'value' with " +
-             (first.number ? "linespoints " : "points ") +
-             point(first.arm->runs.front().kind, colour(i)) +
-             (curves[i].others.empty() ? " notitle" : " title " + quoted_label(curves[i].others));
+    plot.series.push_back({.title = curves[i].others,
+                           .look = first.number ? Look::joined : Look::points,
+                           .colour = i,
+                           .kind = first.arm->runs.front().kind});
   }
-  const bool knees = std::ranges::any_of(points, &PlacedPoint::is_knee);
-  if (!knees) return plots;
-  return plots +
-         ", \\\n  $data using (column('knee') == 1 ? column('position') : NaN):'value' with points "
-         "pt 6 ps 2 lw 1.5 lc rgb 'black' title 'smallest within " +
-         plain_percent(1 - least_share_at_knee) + " of the best'";
-}
-
-std::string script_of(const std::vector<PlacedPoint>& points, const std::vector<GridCurve>& curves,
-                      const std::vector<std::string>& values, const std::string& title) {
-  const AxisEnd end =
-      axis_end(transformed(points, [](const PlacedPoint& point) { return point.side.mean(); }));
-  const bool numbers = points.front().point->number.has_value();
-  return chart_head(300 + key_line_height * static_cast<int>(curves.size() + 1), end) +
-         (numbers ? number_axis(points) : word_axis(values)) + "set xlabel " +
-         quoted_label(curves.front().setting) + "\n" +
-         axis('y', 0, 1.05 * end.value, tick_step(1.05 * end.value, 6), title) + "set grid ls 1\n" +
-         key_above + "plot " + plots_of(points, curves) + "\n";
+  Series knees{
+      .title = "smallest within " + plain_percent(1 - least_share_at_knee) + " of the best",
+      .rings = true,
+      .radius = 7};
+  for (const PlacedPoint& point : points) {
+    const Estimate mean = point.side.mean();
+    figures.push_back(mean);
+    plot.series[point.curve].marks.push_back(
+        {point.position, mean.value, mean.interval, point.point->value});
+    if (point.is_knee) knees.marks.push_back({point.position, mean.value});
+  }
+  plot.y.end = 1.05 * axis_end(figures);
+  plot.series.push_back(std::move(knees));
+  std::erase_if(plot.series, [](const Series& series) { return series.marks.empty(); });
+  return plot;
 }
 
 // The points, and what they take beside time.
@@ -268,8 +226,7 @@ Chart curve_chart(const RunSet& set, std::vector<GridCurve> curves) {
   chart.caption += counts_text(chart.table) + left_out_text(left_out) +
                    why_unknown("Memory", memory_of(*first.point->arm)) +
                    why_unknown("Power", per_joule);
-  chart.csv = csv_of(points, curves);
-  chart.script = script_of(points, curves, values, words_of(units_of(set)).rate);
+  chart.plots = {plot_of(points, curves, values, words_of(units_of(set)).rate)};
   return chart;
 }
 
@@ -296,9 +253,9 @@ Chart ratio_chart(Chart chart, const char* axis, const char* missing,
     const size_t before = bars.bars.size();
     for (size_t side = 0; side < figures.size(); ++side) {
       const Maybe<Estimate> value = figures[side].value_of(point);
-      cells.push_back(value ? significant(value->value) : "-");
+      cells.push_back(value ? value_text(*value) : "-");
       if (!value) continue;
-      bars.bars.push_back({point.arm, bars.rows.size(), side, Kind::measured, *value});
+      bars.bars.push_back({bars.rows.size(), side, Kind::measured, *value});
     }
     if (bars.bars.size() == before) continue;
     if (bars.rows.size() == most_rows) {
@@ -389,7 +346,12 @@ ShownArms shown_arms(const RunSet& base, const RunSet& next, const Comparison& c
     add_arm(shown, row.arm, pair->next, 1);
   }
   shown.left_out = pairs.size() - shown.rows.size();
+  shown.compared = words.new_title + std::string(" against ") + words.base_title;
   return shown;
+}
+
+std::string titled(const std::string& title, const ShownArms& shown) {
+  return shown.compared.empty() ? title : title + ": " + shown.compared;
 }
 
 std::string labelled(const std::string& arm, const std::string& side) {

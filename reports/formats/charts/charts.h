@@ -34,7 +34,11 @@ struct ShownArms {
   std::vector<std::string> sides{};   // one, two, or as many as there are groups
   std::vector<const RunSet*> sets{};  // of each side
   size_t left_out = 0;                // rows beyond most_rows
+  std::string compared{};             // "VM against bare metal"; empty where nothing is
 };
+
+/// "Throughput: VM against bare metal", or without what is compared.
+std::string titled(const std::string& title, const ShownArms& shown);
 
 /// "1x2", or "1x2, VM"; `side` may be empty.
 std::string labelled(const std::string& arm, const std::string& side);

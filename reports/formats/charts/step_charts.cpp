@@ -54,16 +54,18 @@ TextTable table_of(const std::vector<Steps>& all) {
   table.columns = {{"arm"},           {"steps", true},   {"least, ms", true}, {"median, ms", true},
                    {"p95, ms", true}, {"p99, ms", true}, {"most, ms", true}};
   for (const Steps& steps : all) {
-    const auto at = [&](double share) {
-      return significant(milliseconds * quantile(steps.seconds, share), 5);
+    const auto at = [&](double share, size_t least_steps = 1) {
+      return steps.seconds.size() < least_steps
+                 ? "-"
+                 : significant(milliseconds * quantile(steps.seconds, share), 5);
     };
     table.rows.push_back({steps.label, std::to_string(steps.seconds.size()), at(0), at(0.5),
-                          at(0.95), at(0.99), at(1)});
+                          at(0.95, 20), at(0.99, 100), at(1)});
   }
   return table;
 }
 
-using Points = std::vector<std::pair<double, double>>;
+using Points = std::vector<Mark>;
 
 // Milliseconds over the number of the step: the fastest and the slowest of each stretch of steps,
 // so that thinning hides no outlier.
@@ -77,84 +79,84 @@ Points strip_points(std::span<const double> seconds) {
     for (const auto step : {std::min(least, most), std::max(least, most)}) {
       const auto number =
           static_cast<double>(start) + static_cast<double>(step - stretch.begin()) + 1;
-      if (points.empty() || points.back().first != number) {
-        points.emplace_back(number, milliseconds * *step);
+      if (points.empty() || points.back().x != number) {
+        points.push_back({number, milliseconds * *step});
       }
     }
   }
   return points;
 }
 
-// The percentage of the steps that took no longer, over milliseconds.
+// The percentage of the steps that took no longer, over milliseconds: it rises where a step ends.
+// Many steps are thinned to as many as can be seen.
 Points distribution_points(std::span<const double> seconds) {
-  constexpr int count = 400;
+  constexpr size_t most_rises = 400;
   std::vector<double> sorted(seconds.begin(), seconds.end());
   std::ranges::sort(sorted);
-  const auto last = static_cast<double>(sorted.size() - 1);
+  const size_t count = std::min(sorted.size(), most_rises);
   Points points;
-  for (int i = 0; i <= count; ++i) {
-    const double share = static_cast<double>(i) / count;
-    points.emplace_back(milliseconds * sorted[static_cast<size_t>(std::lround(share * last))],
-                        100 * share);
+  for (size_t i = 1; i <= count; ++i) {
+    const size_t steps = i * sorted.size() / count;
+    const double end = milliseconds * sorted[steps - 1];
+    points.push_back({end, points.empty() ? 0 : points.back().y});
+    points.push_back({end, 100 * static_cast<double>(steps) / static_cast<double>(sorted.size())});
   }
   return points;
 }
 
-std::string strip_script(const std::vector<Steps>& all) {
-  constexpr int panel_height = 120;
-  const auto panels = static_cast<double>(all.size());
-  std::string script = chart_head(40 + panel_height * static_cast<int>(all.size()));
+// A panel for each arm, all to one scale.
+void draw_strips(Chart& chart, const std::vector<Steps>& all) {
   double most = 0, longest = 0;
   for (const Steps& steps : all) {
-    most = std::max(most, *std::ranges::max_element(steps.seconds));
+    most = std::max(most, milliseconds * *std::ranges::max_element(steps.seconds));
     longest = std::max(longest, static_cast<double>(steps.seconds.size()));
   }
-  script += axis('x', 0, longest, tick_step(longest, most_ticks(longest)), "") +
-            axis('y', 0, 1.1 * milliseconds * most, tick_step(milliseconds * most, 3), "ms") +
-            "set grid ytics ls 1\nset lmargin 11\nset rmargin 2\nset tmargin 1.6\n"
-            "set bmargin 2\nset multiplot\n";
-  for (size_t i = 0; i < all.size(); ++i) {
-    const std::string index = std::to_string(i);
-    script += "set origin 0, " + plot_number((panels - 1 - static_cast<double>(i)) / panels) +
-              "\nset size 1, " + plot_number(1 / panels) + "\nset title " +
-              quoted_label(all[i].label) +
-              " offset 0, -0.7\nplot $data using (column('panel') == " + index +
-              " ? column('step') : NaN):'milliseconds' with lines lw 1 lc rgb '" + colour(i) +
-              "' notitle\n";
+  for (const Steps& steps : all) {
+    chart.plots.push_back({.title = steps.label,
+                           .x = {.title = &steps == &all.back() ? "step" : "", .end = longest},
+                           .y = {.title = "ms", .end = 1.1 * most},
+                           .height = 80,
+                           .series = {{.look = Look::line,
+                                       .colour = chart.plots.size(),
+                                       .marks = strip_points(steps.seconds)}}});
   }
-  return script + "unset multiplot\n";
 }
 
-// The distribution without the slowest hundredth: a single outlier would leave no width for the
+// Without the slowest hundredth of many steps: a single outlier would leave no width for the
 // others.
-std::string distribution_script(const std::vector<Steps>& all) {
-  double least = quantile(all.front().seconds, 0);
-  double most = 0;
+void draw_distribution(Chart& chart, const std::vector<Steps>& all) {
+  constexpr size_t many = 100;
+  double least = all.front().seconds.front(), most = 0, slowest = 0;
   for (const Steps& steps : all) {
     least = std::min(least, quantile(steps.seconds, 0));
-    most = std::max(most, quantile(steps.seconds, 0.99));
+    most = std::max(most, quantile(steps.seconds, steps.seconds.size() < many ? 1 : 0.99));
+    slowest = std::max(slowest, quantile(steps.seconds, 1));
   }
   if (least == most) most = least * 1.001;  // an axis has a length
   const double space = 0.03 * (most - least);
-  std::string script = chart_head(320 + key_line_height * static_cast<int>(all.size())) +
-                       axis('x', milliseconds * (least - space), milliseconds * (most + space),
-                            tick_step(milliseconds * (most - least), 4), "step time, ms") +
-                       axis('y', 0, 100, 20, "% of the steps") + "set grid ls 1\n" + key_above +
-                       "plot ";
-  for (size_t i = 0; i < all.size(); ++i) {
-    script += std::string(i > 0 ? ", \\\n  " : "") +
-              "$data using (column('arm') == " + std::to_string(i) +
-              " ? column('milliseconds') : NaN):'percent' with lines lw 2 dt " +
-              std::to_string(i % 4 + 1) + " lc rgb '" + colour(i) + "' title " +
-              quoted_label(all[i].label);
+  const double begin = std::max(0.0, least - space);
+  Plot plot{.x = {.title = "step time, ms",
+                  .begin = milliseconds * begin,
+                  .end = milliseconds * (most + space)},
+            .y = {.title = "% of the steps", .end = 100}};
+  for (const Steps& steps : all) {
+    Points points = distribution_points(steps.seconds);
+    std::erase_if(points, [&](const Mark& mark) { return mark.x > plot.x.end; });
+    points.push_back({plot.x.end, points.back().y});
+    plot.series.push_back({.title = steps.label,
+                           .look = Look::line,
+                           .colour = plot.series.size(),
+                           .dashed = plot.series.size() % 2 == 1,
+                           .marks = std::move(points)});
   }
-  return script + "\n";
+  if (begin > 0) chart.caption += " The axis of time does not begin at zero.";
+  if (slowest > most) chart.caption += " It ends where all arms have 99 % of their steps.";
+  chart.plots = {std::move(plot)};
 }
 
-// `header`: of the data, whose lines begin with the number of the arm.
-Chart chart_of(Chart chart, const ShownArms& shown, const char* header,
-               Points (*points_of)(std::span<const double> seconds),
-               std::string (*script_of)(const std::vector<Steps>& all)) {
+Chart chart_of(Chart chart, const ShownArms& shown,
+               void (*draw)(Chart& chart, const std::vector<Steps>& all)) {
+  chart.title = titled(chart.title, shown);
   std::vector<Steps> all;
   size_t left_out = shown.left_out;
   for (const ShownArm& arm : shown.arms) {
@@ -171,14 +173,9 @@ Chart chart_of(Chart chart, const ShownArms& shown, const char* header,
                          "no arm has a complete run that lists its step times (long ones hold bins "
                          "of them)");
   chart.table = table_of(all);
+  draw(chart, all);
   chart.caption += " Slowest rank of the run with the median throughput." +
                    counts_text(chart.table, "steps") + left_out_text(left_out);
-  TextStream csv = csv_with(header);
-  for (size_t i = 0; i < all.size(); ++i) {
-    for (const auto& [x, y] : points_of(all[i].seconds)) csv << i << ',' << x << ',' << y << '\n';
-  }
-  chart.csv = csv.str();
-  chart.script = script_of(all);
   return chart;
 }
 
@@ -200,41 +197,24 @@ std::vector<Part> parts_of(const StepProfile& profile) {
   return parts;
 }
 
-// A row for each of `rows`, over the time to about `end` milliseconds; elements of a plot follow.
-std::string time_line(const std::vector<std::string>& rows, double end) {
-  return chart_head(height_of_rows(rows.size()) + 30) + row_axis(rows) +
-         "set xrange [0:*]\nset xtics " + plot_number(tick_step(end, most_ticks(end))) +
-         "\nset xlabel 'ms'\nset grid xtics ls 1\n" + key_line + "plot ";
-}
-
-// An element of it: boxes from start to end of the data of which `condition` holds.
-std::string boxes(const std::string& condition, const char* half_height, const std::string& look,
-                  const std::string& title) {
-  return "$data using (" + condition +
-         " ? (column('start') + column('end')) / 2 : NaN):'position':((column('end') - "
-         "column('start')) / 2):(" +
-         half_height + ") with boxxy " + look + " title '" + title + "'";
-}
-
-// `parts`: their names, and the longest of any row.
-std::string profile_script(const std::vector<std::string>& rows, const std::vector<Part>& parts) {
+// A row for each of `rows`, over the time of the marks of `series`.
+Plot time_line(const std::vector<std::string>& rows, std::vector<Series> series) {
   double end = 0;
-  for (const Part& part : parts) end += milliseconds * part.seconds;
-  std::string script = time_line(rows, end);
-  for (size_t i = 0; i < parts.size(); ++i) {
-    if (parts[i].seconds == 0) continue;
-    const std::string look =
-        parts[i].name == not_in_kernels ? outline(colour(6)) : fill(Kind::measured, colour(i));
-    script += boxes("strcol('part') eq '" + parts[i].name + "' && column('end') > column('start')",
-                    "0.3", look, parts[i].name) +
-              ", \\\n  ";
+  for (const Series& one : series) {
+    for (const Mark& mark : one.marks) end = std::max(end, mark.x);
   }
-  return script +
-         "$data using (strcol('part') eq 'step' ? column('end') : NaN):(column('position') - 0.42)"
-         ":(0):(0.84) with vectors nohead lw 2.5 lc rgb 'black' title 'step'\n";
+  return {.x = {.title = "ms", .end = 1.02 * end},
+          .y = row_axis(rows),
+          .rows = true,
+          .half_height = 0.34,
+          .height = height_of_rows(rows.size()),
+          .series = std::move(series)};
 }
 
-constexpr size_t most_numbered_tasks = 24;  // of a stage
+// From start to end, in milliseconds.
+Mark box(double row, double start, double end, const std::string& text = "") {
+  return {end, row, Interval{start, end}, text};
+}
 
 using Marks = std::vector<std::vector<TaskMark>>;  // of the first replica, by stage
 
@@ -254,18 +234,6 @@ Marks marks_of(const Run& run) {
   return marks;
 }
 
-std::string pipeline_script(const std::vector<std::string>& rows, double end, bool numbered) {
-  std::string script = time_line(rows, end);
-  for (const Pass pass : {Pass::forward, Pass::backward}) {
-    script += (pass == Pass::forward ? "" : ", \\\n  ") +
-              boxes("strcol('pass') eq '" + std::string(to_string(pass)) + "'", "0.36",
-                    fill(Kind::measured, colour(static_cast<size_t>(pass))), to_string(pass));
-  }
-  return script + (numbered ? ", \\\n  $data using ((column('start') + column('end')) / 2):"
-                              "'position':'micro_batch' with labels font ',9' notitle\n"
-                            : "\n");
-}
-
 }  // namespace
 
 Chart step_strip_chart(const ShownArms& shown) {
@@ -273,44 +241,50 @@ Chart step_strip_chart(const ShownArms& shown) {
       {.name = "steps",
        .title = "Step times, one after another",
        .caption = "Every step of the timed window; the axis of step times begins at zero."},
-      shown, "panel,step,milliseconds", strip_points, strip_script);
+      shown, draw_strips);
 }
 
 Chart step_distribution_chart(const ShownArms& shown) {
   return chart_of({.name = "distribution",
                    .title = "Distribution of step times",
-                   .caption = "Share of the steps that took no longer. The axis of time does not "
-                              "begin at zero, and ends where all arms have 99 % of their steps."},
-                  shown, "arm,milliseconds,percent", distribution_points, distribution_script);
+                   .caption = "Share of the steps that took no longer."},
+                  shown, draw_distribution);
 }
 
 Chart profile_chart(const ShownArms& shown) {
   constexpr size_t most_profiles = 12;
-  Chart chart{.name = "profile", .title = "Where the step goes"};
+  Chart chart{.name = "profile", .title = titled("Where the step goes", shown)};
   chart.table.columns = {{"arm"}, {"part"}, {"ms", true}, {"% of the step", true}};
-  TextStream csv = csv_with("position,arm,part,start,end");
   std::vector<std::string> rows;
-  std::vector<Part> longest;
+  std::vector<Series> parts_of_all;
+  Series steps{.title = "step", .look = Look::boxes};
   for (const ShownArm& arm : shown.arms) {
     const Run* run = typical_run(*arm.arm, [](const Run& any) { return any.profile.has_value(); });
     if (run == nullptr || rows.size() == most_profiles) continue;
-    const std::string label = quoted_label(arm.label());
-    const auto add = [&](const std::string& part, double start, double end) {
-      csv << rows.size() << ',' << label << ',' << part << ',' << milliseconds * start << ','
-          << milliseconds * end << '\n';
-      chart.table.rows.push_back(
-          {arm.label(), part, significant(milliseconds * (end - start)),
-           significant(100 * (end - start) / run->profile->step_seconds, 3)});
+    const auto row = static_cast<double>(rows.size());
+    const double step = run->profile->step_seconds;
+    const auto tell = [&](const std::string& part, double seconds) {
+      chart.table.rows.push_back({arm.label(), part, significant(milliseconds * seconds),
+                                  significant(100 * seconds / step, 3)});
     };
-    const std::vector<Part> parts = parts_of(*run->profile);
-    longest.resize(parts.size());
     double start = 0;
-    for (size_t i = 0; i < parts.size(); ++i) {
-      longest[i] = {parts[i].name, std::max(longest[i].seconds, parts[i].seconds)};
-      if (parts[i].seconds > 0) add(parts[i].name, start, start + parts[i].seconds);
-      start += parts[i].seconds;
+    size_t number = 0;
+    for (const Part& part : parts_of(*run->profile)) {
+      if (parts_of_all.size() == number) {
+        const bool in_kernels = part.name != not_in_kernels;
+        parts_of_all.push_back({.title = part.name,
+                                .look = Look::boxes,
+                                .colour = in_kernels ? number : 6,
+                                .kind = in_kernels ? Kind::measured : Kind::emulated});
+      }
+      Series& series = parts_of_all[number++];
+      if (part.seconds == 0) continue;
+      series.marks.push_back(box(row, milliseconds * start, milliseconds * (start + part.seconds)));
+      tell(part.name, part.seconds);
+      start += part.seconds;
     }
-    add("step", 0, run->profile->step_seconds);
+    steps.marks.push_back(box(row, milliseconds * step, milliseconds * step));
+    tell("step", step);
     rows.push_back(arm.label());
   }
   if (rows.empty()) return missing_chart(chart, "no run was taken with --profile");
@@ -318,21 +292,23 @@ Chart profile_chart(const ShownArms& shown) {
       "Kernels or primitives, each timed alone, by phase; the line: the step as it ran, median of "
       "the timed window. One run of each arm. Where kernels reach beyond it, they overlap in the "
       "step or are slower alone.";
-  chart.csv = csv.str();
-  chart.script = profile_script(rows, longest);
+  std::erase_if(parts_of_all, [](const Series& series) { return series.marks.empty(); });
+  parts_of_all.push_back(std::move(steps));
+  chart.plots = {time_line(rows, std::move(parts_of_all))};
   return chart;
 }
 
 Chart pipeline_chart(const ShownArms& shown) {
-  Chart chart{.name = "pipeline", .title = "One step of the stages"};
+  Chart chart{.name = "pipeline", .title = titled("One step of the stages", shown)};
   chart.table.columns = {
       {"arm"},          {"stage", true}, {"pass"}, {"micro-batch", true}, {"begin, ms", true},
       {"end, ms", true}};
-  TextStream csv = csv_with("position,arm,stage,pass,micro_batch,start,end");
   std::vector<std::string> rows;
-  double end = 0;
+  std::vector<Series> passes;
+  for (const Pass pass : {Pass::forward, Pass::backward}) {
+    passes.push_back({.title = to_string(pass), .look = Look::boxes, .colour = passes.size()});
+  }
   int runs = 0;
-  bool numbered = true;
   for (const ShownArm& arm : shown.arms) {
     const Run* run = typical_run(*arm.arm, has_marks);
     if (run == nullptr) continue;
@@ -340,16 +316,14 @@ Chart pipeline_chart(const ShownArms& shown) {
     if (rows.size() + stages.size() > most_rows) break;
     ++runs;
     for (size_t stage = 0; stage < stages.size(); ++stage) {
-      numbered = numbered && stages[stage].size() <= most_numbered_tasks;
       for (const TaskMark& mark : stages[stage]) {
         const double start = milliseconds * mark.begin_seconds;
-        end = std::max(end, milliseconds * mark.end_seconds);
-        csv << rows.size() << ',' << quoted_label(arm.label()) << ',' << stage << ','
-            << to_string(mark.task.pass) << ',' << mark.task.micro_batch << ',' << start << ','
-            << milliseconds * mark.end_seconds << '\n';
+        const double end = milliseconds * mark.end_seconds;
+        const std::string micro_batch = std::to_string(mark.task.micro_batch);
+        passes.at(static_cast<size_t>(mark.task.pass))
+            .marks.push_back(box(static_cast<double>(rows.size()), start, end, micro_batch));
         chart.table.rows.push_back({arm.label(), std::to_string(stage), to_string(mark.task.pass),
-                                    std::to_string(mark.task.micro_batch), significant(start, 5),
-                                    significant(milliseconds * mark.end_seconds, 5)});
+                                    micro_batch, significant(start, 5), significant(end, 5)});
       }
       rows.push_back(arm.label() + ", stage " + std::to_string(stage));
     }
@@ -360,8 +334,7 @@ Chart pipeline_chart(const ShownArms& shown) {
       "each arm, from the marks of the devices, whose clocks are aligned by what travels between "
       "neighbours. Gaps are the bubble and transfers. Runs: n = " +
       std::to_string(runs) + ".";
-  chart.csv = csv.str();
-  chart.script = pipeline_script(rows, end, numbered);
+  chart.plots = {time_line(rows, std::move(passes))};
   return chart;
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <set>
 
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/environment_differences.h"
@@ -24,91 +26,109 @@ const UnitWords& words_of(const ShownArms& shown) {
   return words_of(transformed(shown.arms, [](const ShownArm& arm) { return unit_of(*arm.arm); }));
 }
 
-struct ShownPoint {
-  ScalingPoint point;
+constexpr size_t most_curves = 8;  // as there are colours
+
+struct ShownCurve {
+  std::string title;
   size_t side = 0;
-  std::string label;
+  std::vector<ScalingPoint> points;
 };
 
-std::vector<ShownPoint> shown_points(const ShownArms& shown) {
-  std::vector<ShownPoint> points;
+struct ShownCurves {
+  std::vector<ShownCurve> curves{};
+  size_t left_out = 0;
+  double least_ranks = 1, most_ranks = 1;
+  std::vector<Tick> ranks{};  // all that occur
+};
+
+ShownCurves shown_curves(const ShownArms& shown) {
+  ShownCurves result;
+  std::set<int64_t> ranks;
   for (size_t side = 0; side < shown.sets.size(); ++side) {
-    for (const ScalingPoint& point : scaling_of(*shown.sets[side])) {
-      if (points.size() == most_rows) return points;
-      points.push_back({point, side, labelled(point.arm, shown.sides[side])});
+    for (ScalingCurve& curve : scaling_curves(*shown.sets[side])) {
+      if (result.curves.size() == most_curves) {
+        ++result.left_out;
+        continue;
+      }
+      for (const ScalingPoint& point : curve.points) ranks.insert(point.ranks);
+      const Kind kind = curve.points.back().kind;
+      result.curves.push_back(
+          {labelled(curve.title, shown.sides[side]) +
+               (kind == Kind::measured ? "" : std::string(", ") + to_string(kind)),
+           side, std::move(curve.points)});
     }
   }
-  return points;
+  if (ranks.empty()) return result;
+  for (const int64_t number : ranks) {
+    result.ranks.push_back({static_cast<double>(number), std::to_string(number)});
+  }
+  result.least_ranks = result.ranks.front().value;
+  result.most_ranks = result.ranks.back().value;
+  return result;
 }
 
 // One figure of each point as caption and table tell it.
-void describe(Chart& chart, const std::vector<ShownPoint>& points, const char* figure,
+void describe(Chart& chart, const ShownArms& shown, const ShownCurves& curves, const char* figure,
               Estimate ScalingPoint::*value, double scale = 1) {
   chart.table.columns = {{"arm"},     {"ranks", true},
                          {"against"}, {std::string(figure) + " [95 %]", true},
                          {"n", true}, {"scaling, batch"}};
-  for (const auto& [point, side, label] : points) {
-    chart.table.rows.push_back({label, std::to_string(point.ranks), point.against,
-                                point.is_reference() ? "-" : estimate_text(scale * (point.*value)),
-                                std::to_string(point.runs), scaling_text(point)});
+  std::set<std::string> told;
+  for (const ShownCurve& curve : curves.curves) {
+    for (const ScalingPoint& point : curve.points) {
+      const std::string label = labelled(point.arm, shown.sides[curve.side]);
+      if (!told.insert(label + point.reference).second) continue;
+      chart.table.rows.push_back(
+          {label, std::to_string(point.ranks), point.against,
+           point.is_reference() ? "-" : estimate_text(scale * (point.*value)),
+           std::to_string(point.runs), scaling_text(point)});
+    }
   }
-  chart.caption += counts_text(chart.table);
+  chart.caption += counts_text(chart.table) + left_out_text(curves.left_out);
 }
 
-// Points of equal ranks stand side by side, as those of equal height would hide each other: how far
-// beside their number, in steps to the right.
-double beside(const std::vector<ShownPoint>& points, size_t index) {
-  double before = 0, all = 0;
-  for (size_t i = 0; i < points.size(); ++i) {
-    if (points[i].point.ranks != points[index].point.ranks) continue;
-    before += i < index ? 1 : 0;
-    all += 1;
-  }
-  return before - (all - 1) / 2;
+// Ranks that double are as far from each other as their neighbours.
+Axis axis_of_ranks(const ShownCurves& shown) {
+  constexpr double space = 1.12;
+  return {.title = "ranks",
+          .begin = shown.least_ranks / space,
+          .end = shown.most_ranks * space,
+          .log2 = true,
+          .ticks = shown.ranks};
 }
 
-std::string csv_of(const std::vector<ShownPoint>& points) {
-  TextStream csv = csv_with("arm,kind,scaling,against,ranks,beside,speedup,lower,upper");
-  for (size_t i = 0; i < points.size(); ++i) {
-    const ScalingPoint& point = points[i].point;
-    const Interval whisker = whisker_of(point.speedup);
-    csv << quoted_label(points[i].label) << ',' << to_string(point.kind) << ','
-        << to_string(point.scaling) << ',' << quoted_label(point.reference) << ',' << point.ranks
-        << ',' << beside(points, i) << ',' << point.speedup.value << ',' << whisker.lower << ','
-        << whisker.upper << '\n';
+// A curve for each, of one figure of its points.
+Plot plot_of(const ShownCurves& shown, const std::function<Estimate(const ScalingPoint&)>& figure) {
+  Plot plot{.x = axis_of_ranks(shown)};
+  for (size_t i = 0; i < shown.curves.size(); ++i) {
+    const ShownCurve& curve = shown.curves[i];
+    Series series{
+        .title = curve.title, .look = Look::joined, .colour = i, .kind = curve.points.back().kind};
+    for (const ScalingPoint& point : curve.points) {
+      const Estimate value = figure(point);
+      series.marks.push_back(
+          {static_cast<double>(point.ranks), value.value, value.interval, point.arm});
+    }
+    plot.series.push_back(std::move(series));
   }
-  return csv.str();
+  return plot;
 }
 
-std::string title_of(const ShownPoint& shown) {
-  const ScalingPoint& point = shown.point;
-  return shown.label + (point.is_reference() ? ": reference" : ", against " + point.reference) +
-         (point.kind == Kind::measured ? "" : std::string(", ") + to_string(point.kind));
+std::vector<Estimate> figures_of(const Plot& plot) {
+  std::vector<Estimate> figures;
+  for (const Series& series : plot.series) {
+    for (const Mark& mark : series.marks) figures.push_back({mark.y, mark.interval});
+  }
+  return figures;
 }
 
-std::string script_of(const std::vector<ShownPoint>& points) {
-  double most_ranks = 0;
-  std::vector<Estimate> speedups;
-  for (const auto& [point, side, label] : points) {
-    most_ranks = std::max(most_ranks, static_cast<double>(point.ranks));
-    speedups.push_back(point.speedup);
-  }
-  const double most = 1.08 * most_ranks;
-  const AxisEnd end = axis_end(speedups, most);
-  std::string script = chart_head(320 + key_line_height * static_cast<int>(points.size()), end) +
-                       axis('x', 0, most, std::max(1.0, tick_step(most_ranks, 16)), "ranks") +
-                       axis('y', 0, 1.05 * end.value, tick_step(end.value, 8), "speedup") +
-                       "set grid ls 1\n" + key_above +
-                       "plot x with lines dt 2 lw 1.5 lc rgb 'black' title 'ideal'";
-  const std::string ranks =
-      "(column('ranks') + " + plot_number(0.025 * most_ranks) + " * column('beside'))";
-  for (size_t i = 0; i < points.size(); ++i) {
-    const std::string row = "$data every ::" + std::to_string(i) + "::" + std::to_string(i);
-    script += ", \\\n  " + whiskers(row, ranks, colour(i)) + ", \\\n  " + row + " using " + ranks +
-              ":'speedup' with points " + point(points[i].point.kind, colour(i)) + " title " +
-              quoted_label(title_of(points[i]));
-  }
-  return script + "\n";
+// From a bit below the least figure on, so that what doubles rises by the same everywhere.
+Axis log_axis(const Plot& plot, const std::string& title, double least, double most) {
+  constexpr double space = 1.15;
+  const std::vector<Estimate> figures = figures_of(plot);
+  for (const Estimate& figure : figures) least = std::min(least, figure.value);
+  return {
+      .title = title, .begin = least / space, .end = space * axis_end(figures, most), .log2 = true};
 }
 
 constexpr const char* one_number_of_ranks =
@@ -157,6 +177,51 @@ std::string changes_between(const SomeRuns& before, const SomeRuns& runs, const 
   return joined(changes, "; ") + (more > 0 ? "; " + std::to_string(more) + " more" : "");
 }
 
+// Whether each of so many arms that have a throughput is a point of a curve.
+bool hold_all(const ShownCurves& curves, const ShownArms& shown, size_t arms) {
+  std::set<std::string> held;
+  for (const ShownCurve& curve : curves.curves) {
+    for (const ScalingPoint& point : curve.points) {
+      held.insert(labelled(point.arm, shown.sides[curve.side]));
+    }
+  }
+  return !held.empty() && held.size() == arms && curves.left_out + shown.left_out == 0;
+}
+
+Plot throughput_plot(const ShownCurves& curves, const ShownArms& shown, const std::string& rate) {
+  Series runs = single_runs();
+  Plot plot;
+  for (const ShownCurve& curve : curves.curves) {
+    const RunSet& set = *shown.sets[curve.side];
+    Plot one = plot_of({.curves = {curve}}, [&](const ScalingPoint& point) {
+      const RunArm& arm = *arm_named(point.arm, set);
+      const Metric& metric = throughput_metric(unit_of(arm));
+      for (const double value : complete_values(arm, metric)) {
+        runs.marks.push_back({static_cast<double>(point.ranks), value});
+      }
+      return summary_of_arm(arm, metric).mean();
+    });
+    one.series.front().colour = plot.series.size();
+    append(plot.series, std::move(one.series));
+  }
+  plot.x = axis_of_ranks(curves);
+  double least = runs.marks.front().y, most = 0;
+  for (const Mark& mark : runs.marks) {
+    least = std::min(least, mark.y);
+    most = std::max(most, mark.y);
+  }
+  plot.y = log_axis(plot, rate, least, most);
+  plot.series.push_back(std::move(runs));
+  return plot;
+}
+
+// "1x1x1", or what several curves start from.
+std::string references_of(const ShownCurves& curves) {
+  std::vector<std::string> names;
+  for (const ShownCurve& curve : curves.curves) add_new(names, curve.points.front().arm);
+  return names.size() == 1 ? names.front() : "the fewest ranks";
+}
+
 std::string commit_of(const SetRun& run) {
   return run.tool.git_commit ? cut(*run.tool.git_commit, 12) : "unknown";
 }
@@ -165,7 +230,7 @@ std::string commit_of(const SetRun& run) {
 
 Chart throughput_chart(const ShownArms& shown) {
   const UnitWords& words = words_of(shown);
-  Chart chart{.name = "throughput", .title = "Throughput"};
+  Chart chart{.name = "throughput", .title = titled("Throughput", shown)};
   chart.table.columns = {
       {"arm"}, {std::string(words.rate) + " [95 %]", true}, {"n", true}, {"kind"}};
   Bars bars{.rows = shown.rows, .sides = shown.sides, .axis = words.rate};
@@ -173,15 +238,20 @@ Chart throughput_chart(const ShownArms& shown) {
     const Metric& metric = throughput_metric(unit_of(*arm.arm));
     const SideSummary side = summary_of_arm(*arm.arm, metric);
     if (!side.geometric_mean) continue;
-    bars.bars.push_back({arm.label(), arm.row, arm.side_index, arm.kind, side.mean(),
-                         complete_values(*arm.arm, metric)});
+    bars.bars.push_back(
+        {arm.row, arm.side_index, arm.kind, side.mean(), complete_values(*arm.arm, metric)});
     chart.table.rows.push_back(
         {arm.label(), mean_text(side, metric), std::to_string(side.runs), to_string(arm.kind)});
   }
   chart.caption =
       "Geometric mean of runs; whiskers: its 95 % interval, none for one run; circles: runs." +
       counts_text(chart.table) + left_out_text(shown.left_out);
-  return bar_chart(std::move(chart), bars, "no run is complete");
+  const ShownCurves curves = shown_curves(shown);
+  if (!hold_all(curves, shown, bars.bars.size())) {
+    return bar_chart(std::move(chart), bars, "no run is complete");
+  }
+  chart.plots = {throughput_plot(curves, shown, words.rate)};
+  return chart;
 }
 
 Chart speedup_chart(const ShownArms& shown) {
@@ -192,12 +262,22 @@ Chart speedup_chart(const ShownArms& shown) {
           "Throughput against that of the reference, the arm with the fewest ranks, times its "
           "ranks; weak scaling: the same batch on each rank, strong: in all; dashed: ideal, which "
           "is where a reference is drawn; whiskers: 95 % interval, which takes 2 runs of both. "
-          "Points of equal ranks are drawn side by side."};
-  const std::vector<ShownPoint> points = shown_points(shown);
-  if (points.empty()) return missing_chart(std::move(chart), one_number_of_ranks);
-  describe(chart, points, "speedup", &ScalingPoint::speedup);
-  chart.csv = csv_of(points);
-  chart.script = script_of(points);
+          "Both axes are logarithmic."};
+  const ShownCurves curves = shown_curves(shown);
+  if (curves.curves.empty()) return missing_chart(std::move(chart), one_number_of_ranks);
+  chart.title = titled("Speedup over " + references_of(curves), shown);
+  describe(chart, shown, curves, "speedup", &ScalingPoint::speedup);
+  Plot plot = plot_of(curves, [](const ScalingPoint& point) { return point.speedup; });
+  const double least = curves.least_ranks, most = curves.most_ranks;
+  plot.y = log_axis(plot, "speedup", least, most);
+  for (double ranks = 1; ranks < std::min(plot.y.end, 1e9); ranks *= 2) {
+    if (ranks >= plot.y.begin) plot.y.ticks.push_back({ranks, shortest(ranks, 10)});
+  }
+  plot.series.insert(plot.series.begin(), {.title = "ideal",
+                                           .look = Look::line,
+                                           .dashed = true,
+                                           .marks = {{least, least}, {most, most}}});
+  chart.plots = {std::move(plot)};
   return chart;
 }
 
@@ -207,45 +287,53 @@ Chart efficiency_chart(const ShownArms& shown) {
               .caption =
                   "Speedup as a share of the ideal, the dashed line; whiskers: 95 % "
                   "interval. Above 100 % look at the reference."};
-  Bars bars{.sides = shown.sides, .axis = "% of the ideal", .line = 100};
-  const std::vector<ShownPoint> points = shown_points(shown);
-  for (const auto& [point, side, label] : points) {
-    const std::string name = point.arm + (point.is_reference() ? ", reference" : "");
-    add_new(bars.rows, name);
-    const size_t row = std::ranges::find(bars.rows, name) - bars.rows.begin();
-    bars.bars.push_back(
-        {labelled(name, shown.sides[side]), row, side, point.kind, 100 * point.efficiency});
-  }
-  describe(chart, points, bars.axis.c_str(), &ScalingPoint::efficiency, 100);
-  return bar_chart(std::move(chart), bars, one_number_of_ranks);
+  const ShownCurves curves = shown_curves(shown);
+  if (curves.curves.empty()) return missing_chart(std::move(chart), one_number_of_ranks);
+  chart.title = titled("Scaling efficiency over " + references_of(curves), shown);
+  constexpr const char* unit = "% of the ideal";
+  describe(chart, shown, curves, unit, &ScalingPoint::efficiency, 100);
+  Plot plot = plot_of(curves, [](const ScalingPoint& point) { return 100 * point.efficiency; });
+  double least = 100;
+  for (const Estimate& figure : figures_of(plot)) least = std::min(least, figure.value);
+  plot.y = {.title = unit,
+            .begin = std::max(0.0, 10 * std::floor(least / 10 - 1)),
+            .end = 1.02 * axis_end(figures_of(plot), 100)};
+  if (plot.y.begin > 0) chart.caption += " The axis begins at " + shortest(plot.y.begin, 3) + " %.";
+  plot.rule = 100;
+  chart.plots = {std::move(plot)};
+  return chart;
 }
 
 Chart cost_chart(const ShownArms& shown) {
   Chart chart{.name = "cost",
-              .title = "Time against cost",
+              .title = titled("Time against cost", shown),
               .caption = "Geometric means; the table has their intervals."};
   chart.table.columns = {{"arm"}, {"hours [95 %]", true}, {"cost [95 %]", true}, {"n", true}};
-  TextStream csv = csv_with("arm,hours,cost");
+  Plot plot{.x = {.title = "hours"}, .y = {.title = "cost"}};
   double longest = 0, dearest = 0;
+  size_t left_out = shown.left_out;
   for (const ShownArm& arm : shown.arms) {
     const SideSummary time = summary_of_arm(*arm.arm, metric_from(to_string(CostFigure::hours)));
     const SideSummary cost = summary_of_arm(*arm.arm, metric_from(to_string(CostFigure::cost)));
     if (!time.geometric_mean || !cost.geometric_mean) continue;
-    const double hours = *time.geometric_mean, price = *cost.geometric_mean;
-    longest = std::max(longest, hours);
-    dearest = std::max(dearest, price);
-    csv << quoted_label(arm.label()) << ',' << hours << ',' << price << '\n';
     chart.table.rows.push_back({arm.label(), estimate_text(time.mean()), estimate_text(cost.mean()),
                                 std::to_string(time.runs)});
+    if (plot.series.size() == most_arms) {
+      ++left_out;
+      continue;
+    }
+    plot.series.push_back({.title = arm.label(),
+                           .colour = plot.series.size(),
+                           .kind = arm.kind,
+                           .marks = {{*time.geometric_mean, *cost.geometric_mean}}});
+    longest = std::max(longest, *time.geometric_mean);
+    dearest = std::max(dearest, *cost.geometric_mean);
   }
   if (chart.table.rows.empty()) return missing_chart(std::move(chart), "no arm has both");
-  chart.caption += counts_text(chart.table) + left_out_text(shown.left_out);
-  chart.csv = csv.str();
-  chart.script = chart_head(400) + axis('x', 0, 1.5 * longest, tick_step(longest, 4), "hours") +
-                 axis('y', 0, 1.1 * dearest, tick_step(dearest, 8), "cost") +
-                 "set grid ls 1\nplot $data using 'hours':'cost' with points " +
-                 point(Kind::measured, colour(0)) +
-                 ", '' using 'hours':'cost':(strcol('arm')) with labels left offset 0.8,0.5\n";
+  chart.caption += counts_text(chart.table) + left_out_text(left_out);
+  plot.x.end = 1.1 * longest;
+  plot.y.end = 1.1 * dearest;
+  chart.plots = {std::move(plot)};
   return chart;
 }
 
@@ -272,45 +360,38 @@ TextTable run_order_table(const RunSet& set) {
 
 Chart run_order_chart(const ShownArms& shown) {
   Chart chart{.name = "runs",
-              .title = "Runs over time",
+              .title = titled("Runs over time", shown),
               .caption =
                   "Throughput of each complete run against the median of its arm, in the "
                   "order of their start; the table has the least, the median and the "
                   "largest."};
-  TextStream csv = csv_with("arm,run,started_at,throughput,percent");
-  std::string plots;
-  double lowest = 0, highest = 0, longest = 0, first_line = 0;
-  size_t arms = 0;
+  Plot plot{.x = {.title = "run"}, .y = {.title = "% of the median"}, .rule = 0};
+  double lowest = 0, highest = 0, longest = 0;
   for (const ShownArm& arm : shown.arms) {
     const SomeRuns runs = runs_in_order(*arm.arm);
-    if (runs.size() < 2 || arms == most_arms) continue;
+    if (runs.size() < 2 || plot.series.size() == most_arms) continue;
+    Series series{
+        .title = arm.label(), .look = Look::joined, .colour = plot.series.size(), .kind = arm.kind};
     const double middle = median(throughputs_of(runs));
-    for (size_t i = 0; i < runs.size(); ++i) {
-      const double percent = 100 * (*runs[i]->run.throughput / middle - 1);
+    for (const SetRun* run : runs) {
+      const double percent = 100 * (*run->run.throughput / middle - 1);
       lowest = std::min(lowest, percent);
       highest = std::max(highest, percent);
-      csv << quoted_label(arm.label()) << ',' << i + 1 << ','
-          << quoted_label(runs[i]->run.started_at) << ',' << plot_number(*runs[i]->run.throughput)
-          << ',' << plot_number(percent) << '\n';
+      series.marks.push_back(
+          {static_cast<double>(series.marks.size() + 1), percent, {}, run->run.started_at});
     }
-    const auto count = static_cast<double>(runs.size());
-    const std::string rows = "$data every ::" + plot_number(first_line) +
-                             "::" + plot_number(first_line + count - 1) + " using 'run':'percent' ";
-    plots += ", \\\n  " + rows + "with lines lc rgb '" + colour(arms) + "' notitle, \\\n  " + rows +
-             "with points " + point(arm.kind, colour(arms)) + " title " + quoted_label(arm.label());
-    first_line += count;
-    longest = std::max(longest, count);
-    ++arms;
+    longest = std::max(longest, static_cast<double>(runs.size()));
+    plot.series.push_back(std::move(series));
   }
-  if (arms == 0) return missing_chart(std::move(chart), "no arm has several complete runs");
+  if (plot.series.empty()) {
+    return missing_chart(std::move(chart), "no arm has several complete runs");
+  }
   const double range = std::max(highest - lowest, 0.01);
-  chart.csv = csv.str();
-  chart.script = chart_head(280 + key_line_height * static_cast<int>(arms)) +
-                 axis('x', 0, longest + 1, std::max(1.0, tick_step(longest, 16)), "run") +
-                 axis('y', lowest - 0.1 * range, highest + 0.1 * range, tick_step(range, 8),
-                      "% of the median") +
-                 "set grid ls 1\n" + key_above +
-                 "plot 0 with lines dt 2 lw 1.5 lc rgb 'black' title 'median'" + plots + "\n";
+  plot.x.end = longest + 1;
+  plot.x.ticks = whole_ticks(1, longest);
+  plot.y.begin = lowest - 0.1 * range;
+  plot.y.end = highest + 0.1 * range;
+  chart.plots = {std::move(plot)};
   for (const RunSet* set : shown.sets) {
     TextTable table = run_order_table(*set);
     chart.table.columns = table.columns;

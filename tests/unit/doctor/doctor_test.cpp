@@ -54,7 +54,6 @@ TEST(Doctor, FindsEachFault) {
          c.layout = LayoutCheck{"layouts.json", 1, {}};
        }},
       {"note cpus_in_use", [](Checkup& c) { c.cpus_busy_with_others = 1.2; }},
-      {"note no_gnuplot", [](Checkup& c) { c.gnuplot = false; }},
       {"blocker mpi_launch", [](Checkup& c) { c.mpi->ranks = 1; }},
       {"blocker mpi_launch", [](Checkup& c) { c.mpi->status.reset(); }},
       {"blocker nccl_start",

@@ -37,7 +37,6 @@ Checkup checkup_of(const HostFixture& host) {
   checkup.gpu_device_files = true;
   checkup.backends = {{"cpu", {}}, {"cuda", {}}};
   checkup.mpi = MpiLaunch{.status = 0, .ranks = 2, .text = ""};
-  checkup.gnuplot = true;
   return checkup;
 }
 

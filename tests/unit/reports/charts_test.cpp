@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "reports/formats/charts/step_charts.h"
+#include "reports/formats/charts/svg.h"
 #include "reports/formats/charts/throughput_charts.h"
 #include "tests/support/made_up_arms.h"
 
@@ -15,17 +16,15 @@ using testing::Not;
 
 size_t lines_of(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
 
-TEST(Chart, EachHasDataScriptCaptionAndTable) {
+TEST(Chart, EachHasDataPictureCaptionAndTable) {
   for (const Chart& chart : charts_of({set_of_report(full_report())})) {
     EXPECT_EQ(chart.missing, "") << chart.name;
-    EXPECT_GT(lines_of(chart.csv), 1U) << chart.name;
-    EXPECT_THAT(chart.script, HasSubstr("$data")) << chart.name;
-    EXPECT_THAT(chart.script, HasSubstr("range [0:")) << chart.name;
+    EXPECT_GT(lines_of(csv_of(chart)), 1U) << chart.name;
+    EXPECT_THAT(svg_element(chart), HasSubstr("<text")) << chart.name;
+    EXPECT_THAT(svg_element(chart), Not(HasSubstr("nan"))) << chart.name;
     EXPECT_FALSE(chart.table.rows.empty()) << chart.name;
     const bool of_one_run = chart.name == "profile";
     EXPECT_THAT(chart.caption, HasSubstr(of_one_run ? "One run" : "n = ")) << chart.name;
-    EXPECT_THAT(script_with_files(chart), HasSubstr("'" + chart.name + ".csv'"));
-    EXPECT_THAT(script_with_files(chart), Not(HasSubstr("$data")));
   }
 }
 
@@ -34,7 +33,7 @@ TEST(Chart, SaysWhatIsMissing) {
   report.arms[0].runs[0].status = Status::partial;
   for (const Chart& chart : charts_of({set_of_report(report)})) {
     EXPECT_NE(chart.missing, "") << chart.name;
-    EXPECT_EQ(chart.script, "") << chart.name;
+    EXPECT_TRUE(chart.plots.empty()) << chart.name;
   }
   const RunSet figures = set_of_report(full_report(), false);
   EXPECT_NE(step_strip_chart(shown_arms(figures)).missing, "");
@@ -56,17 +55,21 @@ TEST(Chart, StagesAreDrawnOneBelowTheOtherByTime) {
   const RunSet set = set_of_report(report);
   const Chart chart = pipeline_chart(shown_arms(set));
   EXPECT_EQ(chart.missing, "");
-  EXPECT_THAT(chart.csv, HasSubstr("1,\"1x1\",1,forward,0,1,2\n")) << "on one clock";
-  EXPECT_THAT(chart.csv, HasSubstr("0,\"1x1\",0,backward,0,4,6\n"));
-  EXPECT_THAT(chart.script, HasSubstr("\"1x1, stage 1\" 1"));
+  EXPECT_THAT(csv_of(chart), HasSubstr("\"forward\",measured,box,\"1x1, stage 1\",2,1,2,\"0\"\n"))
+      << "on one clock";
+  EXPECT_THAT(csv_of(chart), HasSubstr("\"backward\",measured,box,\"1x1, stage 0\",6,4,6,\"0\"\n"));
+  EXPECT_THAT(svg_element(chart), HasSubstr(">1x1, stage 1</text>"));
   EXPECT_EQ(charts_of({set}).back().name, "pipeline");
   EXPECT_NE(pipeline_chart(shown_arms(RunSet{})).missing, "");
 }
 
+// Arms of equal ranks, of which no curve is made.
+RunSet bars_set() { return made_up_set({{"1x1", {1000, 1010}}, {"other", {500, 502}}}); }
+
 TEST(Chart, BarsHoldMeansIntervalsAndRuns) {
-  const Chart chart = throughput_chart(shown_arms(set_of_report(full_report())));
-  EXPECT_THAT(chart.csv, HasSubstr("\"1x1\",0,measured,run,1010,1010,1010,\n"));
-  EXPECT_THAT(chart.csv, HasSubstr("\"1x1\",0,measured,bar,1004.98"));
+  const Chart chart = throughput_chart(shown_arms(bars_set()));
+  EXPECT_THAT(csv_of(chart), HasSubstr("\"single runs\",measured,point,\"1x1\",1010,,,\n"));
+  EXPECT_THAT(csv_of(chart), HasSubstr("\"\",measured,bar,\"1x1\",1004.98"));
   EXPECT_THAT(chart.table.rows[0][1], HasSubstr("1005 ["));
 }
 
@@ -74,12 +77,11 @@ TEST(Chart, KindsLookDifferent) {
   Report report = full_report();
   report.arms[1].kind = Kind::emulated;
   const RunSet set = set_of_report(report);
-  const std::string script = throughput_chart(shown_arms(set)).script;
-  EXPECT_THAT(script, HasSubstr("eq 'measured'"));
-  EXPECT_THAT(script, HasSubstr("eq 'emulated'"));
-  EXPECT_THAT(script, HasSubstr("fs solid"));
-  EXPECT_THAT(script, HasSubstr("fs pattern"));
-  EXPECT_THAT(step_strip_chart(shown_arms(set)).script, HasSubstr("\"1x2, emulated\""));
+  const std::string drawn = svg_element(throughput_chart(shown_arms(set)));
+  EXPECT_THAT(drawn, HasSubstr(">emulated</text>"));
+  EXPECT_THAT(drawn, HasSubstr("fill-opacity=\"0.7\""));
+  EXPECT_THAT(drawn, HasSubstr("fill-opacity=\"0\""));
+  EXPECT_THAT(svg_element(step_strip_chart(shown_arms(set))), HasSubstr(">1x2, emulated</text>"));
   EXPECT_NE(speedup_chart(shown_arms(set)).missing, "") << "kinds are not held against each other";
 }
 
@@ -91,9 +93,9 @@ TEST(Chart, ThinningHidesNoOutlier) {
   run.ranks[0].step_seconds[13'333] = 0.02;
   run.window = TimedWindow{.first_step = 0, .steps = 20'000, .samples = 1, .seconds = 2000};
   const Chart chart = step_strip_chart(shown_arms(set_of_report(report)));
-  EXPECT_THAT(chart.csv, HasSubstr("0,7778,400\n"));
-  EXPECT_THAT(chart.csv, HasSubstr("0,13334,20\n"));
-  EXPECT_LE(lines_of(chart.csv), 1001U);
+  EXPECT_THAT(csv_of(chart), HasSubstr(",7778,400,,,\n"));
+  EXPECT_THAT(csv_of(chart), HasSubstr(",13334,20,,,\n"));
+  EXPECT_LE(lines_of(csv_of(chart)), 1001U);
 }
 
 TEST(Chart, OfSeveralJobsStepsAreThoseOfEachJobsOwnWindow) {
@@ -106,7 +108,8 @@ TEST(Chart, OfSeveralJobsStepsAreThoseOfEachJobsOwnWindow) {
   run.window = TimedWindow{.first_step = 3, .steps = 3, .samples = 1, .seconds = 1};
   run.jobs = {{1, 500, 0, 3, 3}, {1, 500, 0, 1, 2}};
   RunSet set = set_of_report(report);
-  EXPECT_THAT(step_strip_chart(shown_arms(set)).csv, HasSubstr("0,1,300\n0,2,300\n"));
+  EXPECT_THAT(csv_of(step_strip_chart(shown_arms(set))),
+              HasSubstr("\"\",measured,line,1,300,,,\n\"\",measured,line,2,300,,,\n"));
   run.jobs = {{1, 500, 0}, {1, 500, 0}};
   EXPECT_NE(step_strip_chart(shown_arms(set_of_report(report))).missing, "") << "a report of old";
 }
@@ -123,39 +126,71 @@ TEST(Chart, ArmsWithoutAStripAreCounted) {
   EXPECT_THAT(step_distribution_chart(shown_arms(set)).caption, HasSubstr("2 more are not shown"));
 }
 
-TEST(Chart, StripsHaveATickAboveZero) {
-  for (const double slowest : {0.11, 0.21, 0.42, 0.51, 0.99}) {
-    Report report = made_up_report({{"1x1", {1000}}});
-    report.arms[0].runs[0].ranks[0].step_seconds = {slowest, 0.1, 0.1, slowest};
-    const RunSet set = set_of_report(report);
-    const std::string script = step_strip_chart(shown_arms(set)).script;
-    const double tick = std::stod(script.substr(script.find("set ytics ") + 10));
-    EXPECT_LE(tick, 1e3 * slowest);
-    EXPECT_GE(tick, 1e3 * slowest / 3);
+// A report with one run of these step times.
+Report report_of_steps(const std::vector<double>& seconds) {
+  Report report = made_up_report({{"1x1", {1000}}});
+  nearmetal::Run& run = report.arms[0].runs[0];
+  run.ranks[0].step_seconds = seconds;
+  run.window =
+      TimedWindow{.first_step = 0, .steps = std::ssize(seconds), .samples = 1, .seconds = 1};
+  return report;
+}
+
+TEST(Chart, TheDistributionOfThreeStepsRisesByThirds) {
+  const RunSet set = set_of_report(report_of_steps({1.259, 0.582, 1.776}));
+  const Chart chart = step_distribution_chart(shown_arms(set));
+  std::vector<std::pair<double, double>> rises;
+  for (const Mark& mark : chart.plots[0].series[0].marks) rises.emplace_back(mark.x, mark.y);
+  ASSERT_EQ(rises.size(), 7U);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_DOUBLE_EQ(rises[2 * i].second, 100.0 * static_cast<double>(i) / 3);
+    EXPECT_DOUBLE_EQ(rises[2 * i + 1].second, 100.0 * static_cast<double>(i + 1) / 3);
+    EXPECT_DOUBLE_EQ(rises[2 * i].first, rises[2 * i + 1].first);
+  }
+  EXPECT_EQ(chart.table.rows[0][4], "-") << "no 95th percentile of three steps";
+  EXPECT_THAT(chart.caption, Not(HasSubstr("99 %")));
+}
+
+TEST(Chart, SaysThatTimeDoesNotBeginAtZeroOnlyWhereItDoesNot) {
+  const auto caption = [](const std::vector<double>& seconds) {
+    const RunSet set = set_of_report(report_of_steps(seconds));
+    return step_distribution_chart(shown_arms(set)).caption;
+  };
+  EXPECT_THAT(caption({0.1, 0.11}), HasSubstr("does not begin at zero"));
+  EXPECT_THAT(caption({0.001, 0.1}), Not(HasSubstr("does not begin at zero")));
+}
+
+TEST(Chart, NamesAreTextOnly) {
+  Report report = full_report();
+  report.arms[0].name = "<script>\"&\n";
+  for (const Chart& chart : charts_of({set_of_report(report)})) {
+    EXPECT_THAT(svg_file(chart), Not(HasSubstr("<script>"))) << chart.name;
   }
 }
 
-TEST(Chart, HoldsNoCommandOfAName) {
-  Report report = full_report();
-  report.arms[0].name = "`touch x`\"\nset output 'y'\nEOD $(z) @w";
-  for (const Chart& chart : charts_of({set_of_report(report)})) {
-    const std::string script = script_with_data(chart);
-    EXPECT_THAT(script, Not(HasSubstr("touch x`"))) << chart.name;
-    EXPECT_THAT(script, Not(HasSubstr("\nset output"))) << chart.name;
-    EXPECT_THAT(script, Not(HasSubstr("@w"))) << chart.name;
-    EXPECT_THAT(script, Not(HasSubstr("\nEOD "))) << chart.name;
+// What stands in the picture, in its order.
+std::vector<std::string> texts_of(const Chart& chart) {
+  const std::string svg = svg_element(chart);
+  std::vector<std::string> texts;
+  for (size_t at = svg.find("<text"); at != svg.npos; at = svg.find("<text", at)) {
+    const size_t begin = svg.find('>', at) + 1;
+    at = svg.find("</text>", begin);
+    texts.push_back(svg.substr(begin, at - begin));
   }
-  EXPECT_EQ(quoted_label(std::string(60, 'x')).size(), 50U);
+  return texts;
 }
 
 TEST(Chart, LongNamesTakeTwoLinesAndLeaveThePlotItsWidth) {
-  EXPECT_THAT(row_axis({"4 jobs, MPS 25 percent, batch 128", "alone"}),
-              HasSubstr(R"(("4 jobs, MPS 25 percent,\nbatch 128" 0, "alone" 1))"));
-  const std::string long_word(40, 'x');
-  EXPECT_THAT(row_axis({long_word}),
-              HasSubstr('"' + long_word.substr(16) + "\\n" + long_word.substr(24) + '"'));
-  EXPECT_THAT(row_axis({"a name of so many words that two lines do not hold it all"}),
-              HasSubstr("a name of so many words\\nthat two lines do not ..\""));
+  const auto names = [](const std::string& name) {
+    return texts_of(throughput_chart(shown_arms(made_up_set({{name, {1000}}, {"b", {1000}}}))));
+  };
+  EXPECT_THAT(names("4 jobs, MPS 25 percent, batch 128"),
+              testing::IsSupersetOf({"4 jobs, MPS 25", "percent, batch 128"}));
+  const std::vector<std::string> words =
+      names("a name of so many words that two lines do not hold it all");
+  EXPECT_THAT(words, testing::Contains("a name of so many"));
+  EXPECT_THAT(words, testing::Contains(testing::EndsWith("..")));
+  for (const std::string& text : names(std::string(90, 'x'))) EXPECT_LE(text.size(), 40U);
 }
 
 TEST(Chart, ManyArmsAreCutAndSaid) {
@@ -171,9 +206,6 @@ TEST(Chart, TicksAreRound) {
   EXPECT_DOUBLE_EQ(tick_step(0.046, 2), 0.025);
   EXPECT_DOUBLE_EQ(tick_step(99, 10), 10);
   EXPECT_DOUBLE_EQ(tick_step(10.5, 5), 2.5) << "not 5, which would leave two ticks";
-  EXPECT_EQ(most_ticks(100), 6);
-  EXPECT_EQ(most_ticks(250'000), 4);
-  EXPECT_EQ(most_ticks(25'000'000), 3);
 }
 
 // Two runs of each arm that lie far apart: the interval of their speedup is a thousand times as
@@ -187,66 +219,90 @@ RunSet hardly_known_set() {
   return set_of_report(report);
 }
 
-double number_after(const std::string& script, const std::string& setting) {
-  return std::stod(script.substr(script.find(setting) + setting.size()));
+// The place, from above, of the first mark of this look.
+double position_of(const Chart& chart, Look look) {
+  return std::ranges::find(chart.plots[0].series, look, &Series::look)->marks[0].y;
 }
 
-// The place, from above, of the first element with this mark.
-double position_of(const Chart& chart, const std::string& mark) {
-  const size_t line = chart.csv.rfind('\n', chart.csv.find("," + mark + ","));
-  return std::stod(chart.csv.substr(line + 1));
-}
+RunSet hardly_known_bars() { return made_up_set({{"1x1", {500, 2000}}, {"other", {500, 2000}}}); }
 
 TEST(Chart, WritesTheValueAboveAWhiskerThatIsCut) {
-  const Chart cut = throughput_chart(shown_arms(hardly_known_set()));
-  EXPECT_LT(position_of(cut, "text"), position_of(cut, "bar"));
-  const Chart whole = throughput_chart(shown_arms(set_of_report(full_report())));
-  EXPECT_EQ(position_of(whole, "text"), position_of(whole, "bar"));
+  const Chart cut = throughput_chart(shown_arms(hardly_known_bars()));
+  EXPECT_LT(position_of(cut, Look::labels), position_of(cut, Look::bars));
+  const Chart whole = throughput_chart(shown_arms(bars_set()));
+  EXPECT_EQ(position_of(whole, Look::labels), position_of(whole, Look::bars));
 }
 
 TEST(Chart, CutsWhiskersThatWouldHideTheirPoints) {
   const RunSet set = hardly_known_set();
-  for (const auto& [chart, range, tics] :
-       {std::tuple(speedup_chart(shown_arms(set)), "set yrange [0:", "set ytics "),
-        std::tuple(efficiency_chart(shown_arms(set)), "set xrange [0:", "set xtics "),
-        std::tuple(throughput_chart(shown_arms(set)), "set xrange [0:", "set xtics ")}) {
-    EXPECT_THAT(chart.script, HasSubstr("whiskers are cut")) << chart.name;
-    EXPECT_THAT(chart.script, HasSubstr("drawn(column('upper'))")) << chart.name;
-    const double end = number_after(chart.script, range);
+  for (const Chart& chart :
+       {speedup_chart(shown_arms(set)), efficiency_chart(shown_arms(set)),
+        throughput_chart(shown_arms(set)), throughput_chart(shown_arms(hardly_known_bars()))}) {
+    EXPECT_THAT(texts_of(chart), testing::Contains("whiskers are cut: see the table"))
+        << chart.name;
+    const Plot& plot = chart.plots[0];
+    const double end = plot.rows ? plot.x.end : plot.y.end;
     EXPECT_LE(end, chart.name == "throughput" ? 4800 : 240) << chart.name;
-    EXPECT_GE(number_after(chart.script, tics), end / 8) << chart.name;
   }
-  EXPECT_THAT(throughput_chart(shown_arms(set_of_report(full_report()))).script,
+  EXPECT_THAT(svg_element(throughput_chart(shown_arms(set_of_report(full_report())))),
               Not(HasSubstr("cut")));
 }
 
-TEST(Chart, SpeedupsOfAFewRanksHaveAFewTicks) {
-  Report report = full_report();
-  for (nearmetal::Run& run : report.arms[1].runs) *run.throughput.value *= 100;
-  const RunSet set = set_of_report(report);
-  EXPECT_GE(number_after(speedup_chart(shown_arms(set)).script, "set ytics "), 190 / 8.0);
-}
-
 // One VM with two GPUs, and two with one each.
-TEST(Chart, ArmsOfEqualRanksAreNamedAndDrawnSideBySide) {
+TEST(Chart, ArmsOfEqualRanksAreOnCurvesOfTheirOwn) {
   Report report = made_up_report({{"1x1x1", {100}}, {"1x1x2", {190}}, {"2*(1x1x1)", {190}}});
   for (size_t i = 1; i < 3; ++i) report.arms[i].runs[0].world_size = 2;
   const RunSet set = set_of_report(report);
   const Chart speedup = speedup_chart(shown_arms(set));
-  EXPECT_THAT(speedup.csv, HasSubstr("\"1x1x2\",measured,weak,\"1x1x1\",2,-0.5,1.9,"));
-  EXPECT_THAT(speedup.csv, HasSubstr("\"2*(1x1x1)\",measured,weak,\"1x1x1\",2,0.5,1.9,"));
-  EXPECT_THAT(speedup.script, HasSubstr("title \"1x1x1: reference\""));
-  EXPECT_THAT(speedup.script, HasSubstr("title \"2*(1x1x1), against 1x1x1\""));
+  EXPECT_EQ(speedup.title, "Speedup over 1x1x1");
+  EXPECT_THAT(csv_of(speedup), HasSubstr("\"1x1x1 to 1x1x2\",measured,point,2,1.9,,,\"1x1x2\"\n"));
+  EXPECT_THAT(csv_of(speedup),
+              HasSubstr("\"1x1x1 to 2*(1x1x1)\",measured,point,2,1.9,,,\"2*(1x1x1)\"\n"));
   EXPECT_EQ(speedup.table.rows[0][2], "reference");
   EXPECT_EQ(speedup.table.rows[0][3], "-") << "nothing that was measured";
-  EXPECT_THAT(efficiency_chart(shown_arms(set)).csv, HasSubstr("\"1x1x1, reference\""));
+  EXPECT_EQ(speedup.table.rows.size(), 3U) << "the reference of both once";
 }
 
-TEST(Chart, BarsTellTheirValues) {
-  const Chart chart = throughput_chart(shown_arms(made_up_set({{"1x1", {1000, 1010}}})));
-  EXPECT_THAT(chart.csv, HasSubstr(",text,"));
-  EXPECT_THAT(chart.csv, HasSubstr(",1005\n"));
-  EXPECT_THAT(chart.script, HasSubstr("(strcol('text')) with labels left"));
+// 1, 2, 4 and 8 ranks at two batches.
+TEST(Chart, EightArmsMakeTwoCurves) {
+  std::vector<std::pair<std::string, std::vector<double>>> arms;
+  for (const char* batch : {"64", "256"}) {
+    for (const char* ranks : {"1 GPU", "2 GPUs", "4 GPUs", "8 GPUs"}) {
+      arms.push_back({std::string(ranks) + ", batch " + batch, {1000.0 * (ranks[0] - '0')}});
+    }
+  }
+  Report report = made_up_report(arms);
+  for (Arm& arm : report.arms) {
+    arm.runs[0].world_size = arm.name[0] - '0';
+    arm.grid =
+        GridPoint{.layout = "", .settings = {{"batch", arm.name.substr(arm.name.rfind(' ') + 1)}}};
+  }
+  const RunSet set = set_of_report(report);
+  for (const Chart& chart : {throughput_chart(shown_arms(set)), speedup_chart(shown_arms(set)),
+                             efficiency_chart(shown_arms(set))}) {
+    const std::vector<Series>& series = chart.plots[0].series;
+    EXPECT_EQ(std::ranges::count(series, Look::joined, &Series::look), 2) << chart.name;
+    EXPECT_THAT(texts_of(chart), testing::Contains("1 GPU to 8 GPUs, batch 64"));
+    EXPECT_TRUE(chart.plots[0].x.log2);
+  }
+}
+
+TEST(Chart, BarsTellTheirValuesAsTheTableDoes) {
+  const Chart chart = throughput_chart(shown_arms(bars_set()));
+  EXPECT_THAT(texts_of(chart), testing::IsSupersetOf({"1005", "501"}));
+  EXPECT_THAT(chart.table.rows[1][1], testing::StartsWith("501 ["));
+}
+
+// A label of so many digits that eight of them would run together.
+TEST(Chart, LabelsOfTicksLeaveEachOtherRoom) {
+  const Chart chart = throughput_chart(
+      shown_arms(made_up_set({{"1x1", {250'000, 250'100}}, {"other", {180'000, 180'300}}})));
+  std::vector<std::string> ticks;
+  for (const std::string& text : texts_of(chart)) {
+    if (text.ends_with("0000")) ticks.push_back(text);
+  }
+  EXPECT_GE(ticks.size(), 3U);
+  EXPECT_LE(ticks.size(), 6U);
 }
 
 }  // namespace

@@ -209,8 +209,8 @@ TEST(Cost, ArmsOfOtherWorkAreNoChoice) {
 TEST(Cost, AChartShowsTimeAgainstCost) {
   const RunSet set = priced(two_layouts(), four_twenty);
   const Chart chart = cost_chart(shown_arms(set));
-  EXPECT_THAT(chart.csv, HasSubstr("\n\"1x1x1\",0.99975"));
-  EXPECT_THAT(chart.script, HasSubstr("set ylabel 'cost'"));
+  EXPECT_THAT(csv_of(chart), HasSubstr("\n\"1x1x1\",measured,point,0.99975"));
+  EXPECT_EQ(chart.plots[0].y.title, "cost");
   EXPECT_EQ(chart.table.rows.size(), 2U);
   const RunSet without = set_of(two_layouts());
   EXPECT_EQ(cost_chart(shown_arms(without)).missing, "no arm has both");

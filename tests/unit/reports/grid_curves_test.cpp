@@ -7,6 +7,7 @@
 #include "reports/compare/scaling.h"
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/charts/charts.h"
+#include "reports/formats/charts/svg.h"
 #include "reports/formats/run_tables.h"
 #include "reports/json/json.h"
 #include "tests/support/made_up_runs.h"
@@ -138,14 +139,16 @@ TEST(GridCurves, ChartsHoldACurveForEachCombinationAndTheKnee) {
   ASSERT_EQ(charts.size(), 2) << "two settings";
   const Chart& chart = charts[0];
   EXPECT_EQ(chart.name, "throughput_over_batch");
-  EXPECT_THAT(chart.csv, HasSubstr("\"precision fp16\",\"64\",64,967."));
-  EXPECT_THAT(chart.script, HasSubstr("set logscale x 2"));
-  EXPECT_THAT(chart.script, HasSubstr("\"precision bf_16__\"")) << "nothing that gnuplot runs";
-  EXPECT_THAT(chart.script, HasSubstr("smallest within 5 % of the best"));
+  EXPECT_THAT(csv_of(chart), HasSubstr("\"precision fp16\",measured,point,64,967."));
+  EXPECT_TRUE(chart.plots[0].x.log2);
+  EXPECT_THAT(svg_element(chart), HasSubstr(">precision bf`16'?</text>"));
+  EXPECT_THAT(svg_element(chart), HasSubstr(">smallest within 5 % of the best</text>"));
   EXPECT_THAT(chart.table.rows.at(1),
               ElementsAre("arm 2", "64", testing::_, "2", "knee", "-", "-"));
   EXPECT_EQ(charts[1].name, "throughput_over_precision");
-  EXPECT_THAT(charts[1].script, testing::Not(HasSubstr("linespoints"))) << "words have no between";
+  for (const Series& series : charts[1].plots[0].series) {
+    EXPECT_EQ(series.look, Look::points) << "words have no between";
+  }
 }
 
 TEST(GridCurves, EnergyIsThatOfAllGpusAndMemoryThatOfTheFullest) {

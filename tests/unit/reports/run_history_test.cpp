@@ -68,7 +68,8 @@ TEST(RunHistory, HasALineForEachOfTwoSessionsThatBeganAtOnce) {
 
 TEST(RunHistory, IsDrawnAgainstTheMedian) {
   const Chart chart = run_order_chart(shown_arms(made_up_set({{"run", {1000, 1010, 990}}})));
-  EXPECT_THAT(chart.csv, testing::HasSubstr("\"run\",2,\"2026-01-31T00:01:00Z\",1010,1\n"));
+  EXPECT_THAT(csv_of(chart),
+              testing::HasSubstr("\"run\",measured,point,2,1,,,\"2026-01-31T00:01:00Z\"\n"));
   EXPECT_EQ(chart.table.rows.size(), 1U);
   EXPECT_FALSE(run_order_chart(shown_arms(made_up_set({{"run", {1000}}}))).missing.empty());
 }
