@@ -37,7 +37,6 @@ struct ShownCurve {
 struct ShownCurves {
   std::vector<ShownCurve> curves{};
   size_t left_out = 0;
-  double least_ranks = 1, most_ranks = 1;
   std::vector<Tick> ranks{};  // all that occur
 };
 
@@ -58,12 +57,9 @@ ShownCurves shown_curves(const ShownArms& shown) {
            side, std::move(curve.points)});
     }
   }
-  if (ranks.empty()) return result;
   for (const int64_t number : ranks) {
     result.ranks.push_back({static_cast<double>(number), std::to_string(number)});
   }
-  result.least_ranks = result.ranks.front().value;
-  result.most_ranks = result.ranks.back().value;
   return result;
 }
 
@@ -87,25 +83,23 @@ void describe(Chart& chart, const ShownArms& shown, const ShownCurves& curves, c
   chart.caption += counts_text(chart.table) + left_out_text(curves.left_out);
 }
 
-// Ranks that double are as far from each other as their neighbours.
-Axis axis_of_ranks(const ShownCurves& shown) {
+// A curve for each, of one figure of its points; ranks that double are as far from each other as
+// their neighbours.
+Plot plot_of(const ShownCurves& shown,
+             const std::function<Estimate(const ScalingPoint& point, size_t side)>& figure) {
   constexpr double space = 1.12;
-  return {.title = "ranks",
-          .begin = shown.least_ranks / space,
-          .end = shown.most_ranks * space,
-          .log2 = true,
-          .ticks = shown.ranks};
-}
-
-// A curve for each, of one figure of its points.
-Plot plot_of(const ShownCurves& shown, const std::function<Estimate(const ScalingPoint&)>& figure) {
-  Plot plot{.x = axis_of_ranks(shown)};
-  for (size_t i = 0; i < shown.curves.size(); ++i) {
-    const ShownCurve& curve = shown.curves[i];
-    Series series{
-        .title = curve.title, .look = Look::joined, .colour = i, .kind = curve.points.back().kind};
+  Plot plot{.x = {.title = "ranks",
+                  .begin = shown.ranks.front().value / space,
+                  .end = shown.ranks.back().value * space,
+                  .log2 = true,
+                  .ticks = shown.ranks}};
+  for (const ShownCurve& curve : shown.curves) {
+    Series series{.title = curve.title,
+                  .look = Look::joined,
+                  .colour = plot.series.size(),
+                  .kind = curve.points.back().kind};
     for (const ScalingPoint& point : curve.points) {
-      const Estimate value = figure(point);
+      const Estimate value = figure(point, curve.side);
       series.marks.push_back(
           {static_cast<double>(point.ranks), value.value, value.interval, point.arm});
     }
@@ -122,13 +116,17 @@ std::vector<Estimate> figures_of(const Plot& plot) {
   return figures;
 }
 
+double least_of(const Plot& plot) {
+  return std::ranges::min(figures_of(plot), {}, &Estimate::value).value;
+}
+
 // From a bit below the least figure on, so that what doubles rises by the same everywhere.
-Axis log_axis(const Plot& plot, const std::string& title, double least, double most) {
+Axis log_axis(const Plot& plot, const std::string& title) {
   constexpr double space = 1.15;
-  const std::vector<Estimate> figures = figures_of(plot);
-  for (const Estimate& figure : figures) least = std::min(least, figure.value);
-  return {
-      .title = title, .begin = least / space, .end = space * axis_end(figures, most), .log2 = true};
+  return {.title = title,
+          .begin = least_of(plot) / space,
+          .end = space * axis_end(figures_of(plot)),
+          .log2 = true};
 }
 
 constexpr const char* one_number_of_ranks =
@@ -188,33 +186,6 @@ bool hold_all(const ShownCurves& curves, const ShownArms& shown, size_t arms) {
   return !held.empty() && held.size() == arms && curves.left_out + shown.left_out == 0;
 }
 
-Plot throughput_plot(const ShownCurves& curves, const ShownArms& shown, const std::string& rate) {
-  Series runs = single_runs();
-  Plot plot;
-  for (const ShownCurve& curve : curves.curves) {
-    const RunSet& set = *shown.sets[curve.side];
-    Plot one = plot_of({.curves = {curve}}, [&](const ScalingPoint& point) {
-      const RunArm& arm = *arm_named(point.arm, set);
-      const Metric& metric = throughput_metric(unit_of(arm));
-      for (const double value : complete_values(arm, metric)) {
-        runs.marks.push_back({static_cast<double>(point.ranks), value});
-      }
-      return summary_of_arm(arm, metric).mean();
-    });
-    one.series.front().colour = plot.series.size();
-    append(plot.series, std::move(one.series));
-  }
-  plot.x = axis_of_ranks(curves);
-  double least = runs.marks.front().y, most = 0;
-  for (const Mark& mark : runs.marks) {
-    least = std::min(least, mark.y);
-    most = std::max(most, mark.y);
-  }
-  plot.y = log_axis(plot, rate, least, most);
-  plot.series.push_back(std::move(runs));
-  return plot;
-}
-
 // "1x1x1", or what several curves start from.
 std::string references_of(const ShownCurves& curves) {
   std::vector<std::string> names;
@@ -243,14 +214,18 @@ Chart throughput_chart(const ShownArms& shown) {
     chart.table.rows.push_back(
         {arm.label(), mean_text(side, metric), std::to_string(side.runs), to_string(arm.kind)});
   }
-  chart.caption =
-      "Geometric mean of runs; whiskers: its 95 % interval, none for one run; circles: runs." +
-      counts_text(chart.table) + left_out_text(shown.left_out);
+  chart.caption = "Geometric mean of runs; whiskers: its 95 % interval, none for one run." +
+                  counts_text(chart.table) + left_out_text(shown.left_out);
   const ShownCurves curves = shown_curves(shown);
   if (!hold_all(curves, shown, bars.bars.size())) {
     return bar_chart(std::move(chart), bars, "no run is complete");
   }
-  chart.plots = {throughput_plot(curves, shown, words.rate)};
+  Plot plot = plot_of(curves, [&](const ScalingPoint& point, size_t side) {
+    const RunArm& arm = *arm_named(point.arm, *shown.sets[side]);
+    return summary_of_arm(arm, throughput_metric(unit_of(arm))).mean();
+  });
+  plot.y = log_axis(plot, words.rate);
+  chart.plots = {std::move(plot)};
   return chart;
 }
 
@@ -267,16 +242,16 @@ Chart speedup_chart(const ShownArms& shown) {
   if (curves.curves.empty()) return missing_chart(std::move(chart), one_number_of_ranks);
   chart.title = titled("Speedup over " + references_of(curves), shown);
   describe(chart, shown, curves, "speedup", &ScalingPoint::speedup);
-  Plot plot = plot_of(curves, [](const ScalingPoint& point) { return point.speedup; });
-  const double least = curves.least_ranks, most = curves.most_ranks;
-  plot.y = log_axis(plot, "speedup", least, most);
-  for (double ranks = 1; ranks < std::min(plot.y.end, 1e9); ranks *= 2) {
-    if (ranks >= plot.y.begin) plot.y.ticks.push_back({ranks, shortest(ranks, 10)});
-  }
+  Plot plot = plot_of(curves, [](const ScalingPoint& point, size_t) { return point.speedup; });
+  const double least = curves.ranks.front().value, most = curves.ranks.back().value;
   plot.series.insert(plot.series.begin(), {.title = "ideal",
                                            .look = Look::line,
                                            .dashed = true,
                                            .marks = {{least, least}, {most, most}}});
+  plot.y = log_axis(plot, "speedup");
+  for (double ranks = 1; ranks < std::min(plot.y.end, 1e9); ranks *= 2) {
+    if (ranks >= plot.y.begin) plot.y.ticks.push_back({ranks, shortest(ranks, 10)});
+  }
   chart.plots = {std::move(plot)};
   return chart;
 }
@@ -292,11 +267,10 @@ Chart efficiency_chart(const ShownArms& shown) {
   chart.title = titled("Scaling efficiency over " + references_of(curves), shown);
   constexpr const char* unit = "% of the ideal";
   describe(chart, shown, curves, unit, &ScalingPoint::efficiency, 100);
-  Plot plot = plot_of(curves, [](const ScalingPoint& point) { return 100 * point.efficiency; });
-  double least = 100;
-  for (const Estimate& figure : figures_of(plot)) least = std::min(least, figure.value);
+  Plot plot =
+      plot_of(curves, [](const ScalingPoint& point, size_t) { return 100 * point.efficiency; });
   plot.y = {.title = unit,
-            .begin = std::max(0.0, 10 * std::floor(least / 10 - 1)),
+            .begin = std::max(0.0, 10 * std::floor(least_of(plot) / 10 - 1)),
             .end = 1.02 * axis_end(figures_of(plot), 100)};
   if (plot.y.begin > 0) chart.caption += " The axis begins at " + shortest(plot.y.begin, 3) + " %.";
   plot.rule = 100;
