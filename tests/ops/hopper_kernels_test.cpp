@@ -73,15 +73,16 @@ TYPED_TEST(HopperKernels, PointwiseBackwardEqualsLoops) {
   struct Channels {
     int out, in;
   };
-  for (const auto [out, in] : {Channels{256, 64}, Channels{64, 256}, Channels{64, 64}}) {
-    for (const int rows : {1, 64, 133, 64 * 140 + 1}) {
+  for (const auto [out, in] : {Channels{256, 64}, Channels{64, 256}, Channels{64, 64},
+                               Channels{128, 256}, Channels{128, 512}}) {
+    for (const int rows : {1, 64, 133, 64 * (out == 128 ? 20 : 140) + 1}) {
       const PointwiseShape shape{rows, out, in};
+      const int multiprocessors = out == 128 ? 7 : this->multiprocessors_;
       ASSERT_TRUE(pointwise_backward_fits(this->precision, shape, 9));
       const bool relu = out <= in && rows != 133;
       const PointwiseBackward<TypeParam> pass(shape, relu, random_values(rows * in, 3),
-                                              this->multiprocessors_);
-      launch_pointwise_backward(this->precision, pass.operands, shape, this->multiprocessors_,
-                                nullptr);
+                                              multiprocessors);
+      launch_pointwise_backward(this->precision, pass.operands, shape, multiprocessors, nullptr);
       EXPECT_LT(relative_error(pass.dx.values(), pass.expected_dx), this->tolerance)
           << out << " " << rows;
       EXPECT_LT(relative_error(pass.weight_gradient.values(), pass.expected_weights),
@@ -91,49 +92,109 @@ TYPED_TEST(HopperKernels, PointwiseBackwardEqualsLoops) {
   }
 }
 
-// The gradient before the ReLU that left x, of which another consumer has a part.
-TYPED_TEST(HopperKernels, PointwiseBackwardJoinsGradients) {
-  constexpr int out = 64, in = 256;
-  for (const int rows : {1, 64, 133, 64 * 140 + 1, 64 * 300 + 17}) {
-    SCOPED_TRACE(rows);
-    const PointwiseShape shape{rows, out, in};
-    ASSERT_TRUE(pointwise_backward_joins(shape));
-    // In the last row a NaN that passes the ReLU and one that does not.
-    const int passing = (rows - 1) * in + 5, stopped = (rows - 1) * in + 9;
-    Values x = random_values(rows * in, 3), second = random_values(rows * in, 6);
-    for (double& value : x) value = std::max(value, 0.0);
-    x[passing] = 1;
-    x[stopped] = 0;
-    second[passing] = second[stopped] = std::nan("");
-    PointwiseBackward<TypeParam> pass(shape, rows != 133, x, this->multiprocessors_);
-    const Buffer<TypeParam> dx_second(second);
-    const Buffer<float> dx_sums(in);
-    pass.operands.dx_second = dx_second.get();
-    pass.operands.dx_sums = dx_sums.get();
-    const auto launch = [&] {
-      launch_pointwise_backward(this->precision, pass.operands, shape, this->multiprocessors_,
-                                nullptr);
-      return dx_sums.values();
-    };
+// Where a pixel of images of this size lies among those of even rows and columns alone; -1: it is
+// none of them.
+int64_t even_pixel(int64_t pixel, const ImageSize& image) {
+  const int64_t line = pixel / image.width, column = pixel % image.width;
+  const int64_t n = line / image.height, row = line % image.height;
+  if (row % 2 != 0 || column % 2 != 0) return -1;
+  return (n * ((image.height + 1) / 2) + row / 2) * ((image.width + 1) / 2) + column / 2;
+}
 
-    const Values at_x = pass.x.values(), at_second = dx_second.values();
-    Values expected = pass.expected_dx, expected_sums(in);
-    for (size_t i = 0; i < expected.size(); ++i) {
-      expected[i] = at_x[i] > 0 ? expected[i] + at_second[i] : 0;
-      expected_sums[i % in] += expected[i];
+struct JoinedCase {
+  int out, in, rows;
+  ImageSize image;  // not 0: the other gradient is at even pixels
+};
+
+// The gradient before the ReLU that left x, of which another consumer has a part.
+template <class T>
+void expect_joined(Precision precision, const JoinedCase& c, double tolerance,
+                   int multiprocessors) {
+  const auto [out, in, rows, image] = c;
+  SCOPED_TRACE(std::to_string(out) + " " + std::to_string(in) + " " + std::to_string(rows));
+  const PointwiseShape shape{rows, out, in};
+  ASSERT_TRUE(pointwise_backward_joins(shape));
+  const bool even = image.height > 0;
+  // In the last row a NaN that passes the ReLU and one that does not.
+  const int passing = (rows - 1) * in + 5, stopped = (rows - 1) * in + 9;
+  Values x = random_values(rows * in, 3), whole = random_values(rows * in, 6), second;
+  for (double& value : x) value = std::max(value, 0.0);
+  x[passing] = 1;
+  x[stopped] = 0;
+  whole[passing] = whole[stopped] = std::nan("");
+  for (int64_t i = 0; i < rows; ++i) {
+    const bool kept = !even || even_pixel(i, image) == static_cast<int64_t>(second.size()) / in;
+    for (int64_t at = i * in; at < (i + 1) * in; ++at) {
+      if (kept) second.push_back(whole[at]);
+      if (!kept) whole[at] = 0;
     }
-    Values sums = launch(), dx = pass.dx.values();
+  }
+  PointwiseBackward<T> pass(shape, rows != 133, x, multiprocessors);
+  const Buffer<T> dx_second(second);
+  const Buffer<float> dx_sums(in);
+  pass.operands.dx_second = dx_second.get();
+  pass.operands.second_at_even_pixels_of = image;
+  pass.operands.dx_sums = dx_sums.get();
+  const auto launch = [&] {
+    launch_pointwise_backward(precision, pass.operands, shape, multiprocessors, nullptr);
+    return dx_sums.values();
+  };
+
+  const Values at_x = pass.x.values(), at_second = Buffer<T>(whole).values();
+  Values expected = pass.expected_dx, expected_sums(in);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    expected[i] = at_x[i] > 0 ? expected[i] + at_second[i] : 0;
+    expected_sums[i % in] += expected[i];
+  }
+  Values sums = launch(), dx = pass.dx.values();
+  const Values weights = pass.weight_gradient.values();
+  if (std::isnan(whole[passing])) {
     EXPECT_TRUE(std::isnan(dx[passing]));
     EXPECT_TRUE(std::isnan(sums[passing % in]));
-    EXPECT_EQ(dx[stopped], 0);
-    dx[passing] = expected[passing] = sums[passing % in] = expected_sums[passing % in] = 0;
-    EXPECT_LT(relative_error(dx, expected), this->tolerance);
-    EXPECT_LT(relative_error(sums, expected_sums), this->tolerance);
-    EXPECT_LT(relative_error(pass.weight_gradient.values(), pass.expected_weights),
-              this->tolerance);
-    Values again = launch();
-    again[passing % in] = 0;
-    EXPECT_EQ(again, sums);
+    sums[passing % in] = expected_sums[passing % in] = 0;
+    dx[passing] = expected[passing] = 0;
+  }
+  EXPECT_EQ(dx[stopped], 0);
+  EXPECT_LT(relative_error(dx, expected), tolerance);
+  EXPECT_LT(relative_error(sums, expected_sums), tolerance);
+  EXPECT_LT(relative_error(weights, pass.expected_weights), tolerance);
+  Values again = launch();
+  if (std::isnan(whole[passing])) again[passing % in] = 0;
+  EXPECT_EQ(again, sums);
+  EXPECT_EQ(pass.weight_gradient.values(), weights);
+
+  // A fault in one value of the other gradient shows in dx and in the sums.
+  Values faulty = second;
+  faulty[7] += 64;
+  x = pass.x.values();
+  const Buffer<T> wrong(faulty);
+  pass.operands.dx_second = wrong.get();
+  const Values other = launch();
+  const bool passes = x[7] > 0;
+  EXPECT_EQ(other[7] != sums[7], passes);
+  EXPECT_EQ(relative_error({pass.dx.values()[7]}, {expected[7]}) > tolerance, passes);
+}
+
+TYPED_TEST(HopperKernels, PointwiseBackwardJoinsGradients) {
+  for (const int rows : {1, 64, 133, 64 * 140 + 1, 64 * 300 + 17}) {
+    expect_joined<TypeParam>(this->precision, {64, 256, rows, {}}, this->tolerance,
+                             this->multiprocessors_);
+  }
+  for (const int in : {256, 512}) {
+    for (const int rows : {1, 64, 133, 64 * 33 + 17}) {
+      // On few multiprocessors a block has many tiles.
+      const int multiprocessors = rows > 133 ? 3 : this->multiprocessors_;
+      expect_joined<TypeParam>(this->precision, {128, in, rows, {}}, this->tolerance,
+                               multiprocessors);
+    }
+  }
+}
+
+TYPED_TEST(HopperKernels, PointwiseBackwardJoinsTheGradientOfEvenPixels) {
+  for (const JoinedCase& c :
+       {JoinedCase{64, 256, 3 * 7 * 9, {7, 9}}, JoinedCase{128, 256, 5 * 14 * 14, {14, 14}},
+        JoinedCase{128, 256, 55 * 57, {55, 57}}, JoinedCase{128, 512, 2 * 9 * 6, {9, 6}}}) {
+    expect_joined<TypeParam>(this->precision, c, this->tolerance, 5);
   }
 }
 

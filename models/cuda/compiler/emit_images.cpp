@@ -74,6 +74,9 @@ void pointwise_backward(const Bound& b, cudaStream_t stream) {
   operands.weights = b.has(weights) ? b[weights] : b.operand(b.parameter());
   operands.dx = b[dx];
   operands.dx_second = b[dx_second];
+  if (b.op.incoming == Incoming::two_second_at_even_pixels) {
+    operands.second_at_even_pixels_of = b.shapes.image(b.input());
+  }
   operands.dx_sums = b.norm(b.op.joined_norm).bias_gradient;
   operands.weight_gradient = b.matrix_gradient(b.parameter());
   operands.partial_sums = b.as<float>(scratch);

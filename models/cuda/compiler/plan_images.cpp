@@ -99,11 +99,12 @@ void mask_stem_gradient(Planner& p, int conv) {
 }
 
 // The batch norm of the block end by moments before this convolution whose mask and sums its fused
-// backward kernel takes on: it adds the gradient of the only other consumer. -1: none.
+// backward kernel takes on: it adds the gradient of the only other consumer, of all pixels or of
+// even ones alone. -1: none.
 int joined_end(const Planner& p, int conv) {
   const int input = p.node(conv).inputs[0];
   const NormPattern* end = p.patterns.norm(input);
-  const bool one_other = p.graph.consumers(input).size() == 2 && p.gradient_count(input) == 1;
+  const bool one_other = p.graph.consumers(input).size() == 2 && p.gradients[input].size() == 1;
   const bool joins = end != nullptr && end->output == input && is_by_moments(p, *end) &&
                      one_other && pointwise_backward_joins(p.shapes.pointwise(conv));
   return joins ? end->norm : -1;
@@ -113,9 +114,10 @@ void backward_pointwise(Planner& p, int conv, Gradient dz) {
   const int input = p.node(conv).inputs[0], norm = p.graph.norm_behind(conv);
   std::string name = p.node(norm).name + " + " + p.node(conv).name;
   const int end = joined_end(p, conv);
-  ValueId second = no_value, dx = no_value;
+  Gradient second;
+  ValueId dx = no_value;
   if (end >= 0) {
-    second = std::exchange(p.gradients[input], {}).front().value;
+    second = std::exchange(p.gradients[input], {}).front();
     name += " + " + p.node(input).name;
     dx = p.new_gradient(input, " before its ReLU");
     p.add_gradient(input, {dx, GradientForm::masked});
@@ -125,8 +127,9 @@ void backward_pointwise(Planner& p, int conv, Gradient dz) {
   FusedOp& op = add_pointwise_backward(
       p, FusedKind::pointwise_backward, name, conv,
       {reads(Role::dz, dz.value), reads(Role::y, p.value(conv)), reads(Role::x, p.value(input)),
-       reads(Role::dx_second, second), writes(Role::dx, dx)});
+       reads(Role::dx_second, second.value), writes(Role::dx, dx)});
   op.norm = {.conv = conv, .norm = norm};
+  if (second.form == GradientForm::even_pixels) op.incoming = Incoming::two_second_at_even_pixels;
   op.relu = dz.form == GradientForm::behind_norm_relu;
   op.joined_norm = end;
   if (end >= 0) op.gradients.push_back(p.node(end).parameters[1]);

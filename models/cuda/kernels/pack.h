@@ -106,6 +106,29 @@ template <class T>
 __device__ Channels<T> floats_of(const uint4& packed) {
   return to_floats(*reinterpret_cast<const Pack<T>*>(&packed));
 }
+template <class T>
+__device__ uint4 packed(const Channels<T>& values) {
+  const Pack<T> pack = from_floats<T>(values);
+  return *reinterpret_cast<const uint4*>(&pack);
+}
+
+/// An address in shared memory that the compiler takes no sum apart for: it adds what differs from
+/// thread to thread last, and so keeps many sums in registers.
+__device__ inline uint32_t shared_address(const void* pointer) {
+  auto address = static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+  asm volatile("" : "+r"(address));
+  return address;
+}
+/// 16 bytes of shared memory by one instruction, which the compiler else splits where it uses the
+/// parts one after the other.
+__device__ inline uint4 load_shared_16(uint32_t address) {
+  uint4 packed;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(packed.x), "=r"(packed.y), "=r"(packed.z), "=r"(packed.w)
+               : "r"(address)
+               : "memory");
+  return packed;
+}
 
 /// Two neighbours in one register.
 template <class T>

@@ -40,13 +40,19 @@ __device__ inline unsigned char* aligned_for_panels(unsigned char* bytes) {
 }
 
 /// The descriptor of what the instruction reads: 64 columns, or rows where the panel is transposed.
-/// Two groups of 8 rows are 1024 bytes apart in either direction.
-__device__ inline uint64_t panel_operand(const void* address) {
+/// Two groups of 8 rows are 1024 bytes apart in either direction. Of an operand of several
+/// transposed panels the next begins `panel_step` bytes behind.
+__device__ inline uint64_t panel_operand(const void* address, int panel_step = 16) {
   constexpr uint64_t swizzle_128_bytes = uint64_t{1} << 62;
   constexpr uint64_t between_groups = uint64_t{1024 >> 4} << 32;
-  constexpr uint64_t unused = uint64_t{1} << 16;
+  const uint64_t between_panels = static_cast<uint64_t>(panel_step >> 4) << 16;
   const auto shared = static_cast<uint32_t>(__cvta_generic_to_shared(address));
-  return swizzle_128_bytes | between_groups | unused | (shared & 0x3FFFF) >> 4;
+  return swizzle_128_bytes | between_groups | between_panels | (shared & 0x3FFFF) >> 4;
+}
+
+/// The operand that lies so many bytes behind this one.
+__device__ inline uint64_t operand_behind(uint64_t operand, int bytes) {
+  return operand + static_cast<uint64_t>(bytes >> 4);
 }
 
 // The results d[from] to d[from + 7] of a product, and the numbers of operands in its text.
@@ -58,6 +64,7 @@ __device__ inline uint64_t panel_operand(const void* address) {
 #define NM_32_TO_55                                                                            \
   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, " \
   "%50, %51, %52, %53, %54, %55"
+#define NM_32_TO_63 NM_32_TO_55 ", %56, %57, %58, %59, %60, %61, %62, %63"
 // A product, added to d where the operand `added` is not 0.
 #define NM_WGMMA_TEXT(shape, type, results, operands, added)                              \
   "{\n"                                                                                   \
@@ -87,6 +94,20 @@ __device__ void wgmma_m64n64k16(float (&d)[32], uint64_t a, uint64_t b, bool acc
                              "%32, %33, accumulate, 1, 1, %35, %36", "%34")   \
                : NM_RESULTS(0), NM_RESULTS(8), NM_RESULTS(16), NM_RESULTS(24) \
                : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)),           \
+                 "n"(static_cast<int>(transposed_a)), "n"(static_cast<int>(transposed_b)))
+  NM_WGMMA_OF_T();
+#undef NM_WGMMA
+}
+
+/// The same of 128 columns: d[4 j + 2 h + e] for j below 16. b is two panels (panel_operand()).
+template <class T, bool transposed_a, bool transposed_b>
+__device__ void wgmma_m64n128k16(float (&d)[64], uint64_t a, uint64_t b, bool accumulate) {
+#define NM_WGMMA(type)                                                                         \
+  asm volatile(NM_WGMMA_TEXT("m64n128k16", type, NM_0_TO_15 ", " NM_16_TO_31 ", " NM_32_TO_63, \
+                             "%64, %65, accumulate, 1, 1, %67, %68", "%66")                    \
+               : NM_RESULTS(0), NM_RESULTS(8), NM_RESULTS(16), NM_RESULTS(24), NM_RESULTS(32), \
+                 NM_RESULTS(40), NM_RESULTS(48), NM_RESULTS(56)                                \
+               : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)),                            \
                  "n"(static_cast<int>(transposed_a)), "n"(static_cast<int>(transposed_b)))
   NM_WGMMA_OF_T();
 #undef NM_WGMMA

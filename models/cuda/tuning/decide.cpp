@@ -35,6 +35,12 @@ bool fits_own_products(const ConvolutionProblem& problem, int chip_major) {
   return pointwise_backward_fits(problem.precision, pointwise_shape(problem.shape), chip_major);
 }
 
+// Whether plans of reports up to release 0.2, which may be pinned, have no such decision.
+bool is_later_than_pinned(const Decision& decision) {
+  return decision.kind == DecisionKind::fused_backward &&
+         decision.problem.shape.output_channels == 128;
+}
+
 // Whether the op is the convolution of such a decision, on this chip.
 bool is_open(DecisionKind kind, const FusedOp& op, const Ops& ops, int chip_major) {
   const ConvolutionProblem& problem = *op.convolution;
@@ -260,6 +266,7 @@ LoweringChoices Decider::decided(const Decision& decision, const LoweringChoices
     // cuDNN may have no plan that does the sweep, too.
     if (decision.kind == DecisionKind::sweep && !tuner_.plan(decision.problem)) return choices;
     if (!tuner_.is_pinned()) return timed(decision, choices);
+    if (is_later_than_pinned(decision)) return choices;
     if (!find_place(decision, choices, names.front())) return choices;
   }
   const KernelChoice* known = tuner_.decision(key, names);

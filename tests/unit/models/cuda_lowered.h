@@ -60,6 +60,13 @@ inline LoweringChoices all_fused(const Graph& graph, const ProgramOptions& optio
   return choices;
 }
 
+/// The same choices but for convolutions from 256 or 512 to 128 channels, each with its batch norm.
+inline LoweringChoices without_fused_128(LoweringChoices choices) {
+  std::erase_if(choices.fused_backward,
+                [](const std::string& key) { return key.find(" w128x1x1 ") != std::string::npos; });
+  return choices;
+}
+
 /// The last convolution of a bottleneck block, for options_of(Precision::fp16).
 inline ConvolutionProblem last_of_block(int64_t inputs, int64_t size) {
   ConvolutionShape shape{.batch = 4, .input_channels = inputs, .output_channels = 4 * inputs};

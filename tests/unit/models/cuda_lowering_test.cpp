@@ -14,6 +14,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::ContainsRegex;
 using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -83,7 +84,8 @@ TEST(CudaLowering, StridedShortcutsLeaveTheGradientOfEvenPixels) {
   const Kernel& sums =
       kernel_of(step, Phase::backward, "layer1.2.bn3 + layer1.2.relu", "own sums sweep");
   EXPECT_DOUBLE_EQ(sums.bytes, tensor * (3 + 1.0 / 4 + 1.0 / 16));  // dy, x, dz; dy_second; mask
-  const LoweredStep by_moments = lowered(graph, options, all_fused(graph, options));
+  const LoweredStep by_moments =
+      lowered(graph, options, without_fused_128(all_fused(graph, options)));
   EXPECT_DOUBLE_EQ(
       kernel_of(by_moments, Phase::backward, "layer1.2.bn3 + layer1.2.relu", "own sums sweep")
           .bytes,
@@ -144,8 +146,23 @@ TEST(CudaLowering, AFusedConvolutionJoinsTheGradientsBeforeIt) {
   EXPECT_DOUBLE_EQ(joined("layer1.1", "layer1.0").bytes, 3 * wide + 2 * narrow);
   EXPECT_THROW(sums("layer1.0.bn3 + layer1.0.downsample.1 + layer1.0.relu"), std::out_of_range);
   EXPECT_DOUBLE_EQ(sums("layer1.0.downsample.1").bytes, 2 * wide);
-  // The reader of the stage's output has no such kernel.
-  EXPECT_GT(sums("layer1.2.bn3 + layer1.2.relu").bytes, 2 * wide);
+  // Of the reader of the stage's output: dz and y have 128 channels, dy_second the even pixels.
+  EXPECT_DOUBLE_EQ(joined("layer2.0", "layer1.2").bytes, 2.25 * wide + 2 * (2 * narrow));
+  EXPECT_THROW(sums("layer1.2.bn3 + layer1.2.relu"), std::out_of_range);
+  EXPECT_DOUBLE_EQ(joined("layer2.2", "layer2.1").bytes, (3 + 2.0 / 4) * wide / 2);
+  // The reader of the next stage's output has no such kernel.
+  EXPECT_GT(sums("layer2.3.bn3 + layer2.3.relu").bytes, wide);
+}
+
+// Which pixels the other gradient has is part of what the kernel computes.
+TEST(CudaLowering, AJoinedGradientOfEvenPixelsIsToldInTheList) {
+  const Graph graph = build_network("resnet50", {224, 1000});
+  const ProgramOptions options = options_of(Precision::fp16);
+  const std::string text = text_of(plan_ops(graph, options, all_fused(graph, options), {}));
+  EXPECT_THAT(text, ContainsRegex("pointwise_backward \\[layer2.0.bn1 [^\n]*"
+                                  "dx_second=gradient of layer1.2.relu at even pixels by "
+                                  "layer2.0.downsample.0 [^\n]*the second at even pixels"));
+  EXPECT_THAT(text, Not(ContainsRegex("pointwise_backward \\[layer2.1.bn1 [^\n]*even pixels")));
 }
 
 // Pooling, ReLU and bias go over what the convolution before them leaves at once.

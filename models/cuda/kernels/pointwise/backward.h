@@ -3,8 +3,9 @@
 //
 // Apart, the apply sweep writes that gradient and two kernels of cuDNN read it again. Together, per
 // row of `out` output and `in` input channels in 16 bits: 2 * (2 * out + 2 * in) bytes instead of
-// 2 * (5 * out + 2 * in). For Hopper (wgmma), where 64 of one side meet 64 or 256 of the other:
-// that many sums of a weight gradient fit into the registers of one multiprocessor. Where the input
+// 2 * (5 * out + 2 * in). For Hopper (wgmma), where 64 of one side meet 64 or 256 of the other, or
+// 128 outputs 256 inputs: that many sums of a weight gradient fit into the registers of one
+// multiprocessor. 512 inputs are two slices of 256, of which each reads dz and y. Where the input
 // is a block's output, the kernel can add the shortcut's gradient and mask the sum, too: a sweep
 // less, of 6 bytes per element.
 #pragma once
@@ -44,6 +45,8 @@ struct PointwiseBackwardOperands {
   // The gradient at x, the output of a ReLU, by another consumer, or null. With it dx is the
   // gradient before the ReLU, the sum of both where x > 0, and dx_sums gets its sums over the rows.
   const void* dx_second = nullptr;  // [rows, input_channels]
+  // Not 0: dx_second is as of Incoming::two_second_at_even_pixels, of images of this size.
+  ImageSize second_at_even_pixels_of;
   float* dx_sums = nullptr;         // [input_channels]
   void* weight_gradient = nullptr;  // as the weights
   float* partial_sums = nullptr;    // scratch

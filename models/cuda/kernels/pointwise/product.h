@@ -189,12 +189,6 @@ class ThirdOperand {
   unsigned char* warp_;
 };
 
-template <class T>
-__device__ uint4 packed(const Channels<T>& values) {
-  const Pack<T> pack = from_floats<T>(values);
-  return *reinterpret_cast<const uint4*>(&pack);
-}
-
 /// Stores the packed results of a thread's row `row` of a tile in both pieces, of columns from
 /// `column` on. Neighbouring rows exchange pieces first, so that eight lanes store 128 bytes of a
 /// row.
