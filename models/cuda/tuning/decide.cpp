@@ -162,7 +162,7 @@ class Decider {
       for (const Decision& decision : open(kind)) choices = decided(decision, choices);
     }
     // Between blocks that end by second moments one of our kernels saves a sweep more.
-    if (choices.input_moments.empty()) return choices;
+    if (choices.input_moments.empty() || tuner_.is_pinned()) return choices;
     for (const Decision& decision : open(DecisionKind::fused_backward)) {
       const std::string key = key_of(decision);
       if (tuner_.is_given(key) || !decided_with_moments_.insert(key).second) continue;
