@@ -245,6 +245,17 @@ TableFit fit(const TextTable& table, size_t columns) {
   return fit;
 }
 
+void leave_out_empty_columns(TextTable& table) {
+  for (size_t i = table.columns.size(); i-- > 1;) {
+    const bool empty = std::ranges::all_of(
+        table.rows, [&](const auto& row) { return row[i].empty() || row[i] == "-"; });
+    if (!empty || table.rows.empty()) continue;
+    const auto place = static_cast<std::ptrdiff_t>(i);
+    table.columns.erase(table.columns.begin() + place);
+    for (auto& row : table.rows) row.erase(row.begin() + place);
+  }
+}
+
 std::vector<std::string> wrap_cell(const std::string& cell, size_t width) {
   if (width_of(cell) <= width) return {cell};
   std::vector<std::string> lines;
@@ -356,6 +367,14 @@ std::string markdown_escaped(const std::string& text) {
 void print_aligned(std::ostream& out, const TitledTable& titled, bool colour) {
   if (titled.titled) print_line(out, titled.title + ":");
   print_aligned(out, titled.table, colour ? titled.last_styles : std::vector<const char*>{});
+  const TableFit shown = fit(titled.table, column_limit(out));
+  std::vector<std::string> others;
+  for (size_t i = 0; i < titled.table.columns.size() && !shown.too_wide; ++i) {
+    const TextTable::Column& column = titled.table.columns[i];
+    if (column.right_aligned) continue;  // p, of which the interval beside it tells more
+    if (find_in(shown.columns, i) == nullptr) others.push_back(column.title);
+  }
+  if (!others.empty()) print_wrapped(out, "no room for: " + joined(others, "; "));
   if (!titled.legend.empty()) print_wrapped(out, titled.legend);
   for (const std::string& line : titled.remarks) print_wrapped(out, line);
 }

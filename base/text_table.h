@@ -46,6 +46,9 @@ struct TableFit {
 /// long words are broken, too.
 TableFit fit(const TextTable& table, size_t columns);
 
+/// Takes out the columns but the first in which no row has a figure: "-" or nothing.
+void leave_out_empty_columns(TextTable& table);
+
 /// The words of a cell on as many lines as it takes, at least one.
 std::vector<std::string> wrap_cell(const std::string& cell, size_t width);
 
@@ -86,7 +89,8 @@ void print_wrapped(std::ostream& out, const std::string& line, int indent = 4);
 /// follows is below the words, or indented by four columns. Control characters are shown as '?'.
 void print_line(std::ostream& out, const std::string& line, const std::string& lead = "");
 
-/// Prints with title, legend and remarks; as GitHub's Markdown an empty line follows.
+/// Prints with title, the columns of words that had no room, legend and remarks; as GitHub's Markdown an
+/// empty line follows.
 void print_aligned(std::ostream& out, const TitledTable& titled, bool colour = false);
 void print_markdown(std::ostream& out, const TitledTable& titled);
 

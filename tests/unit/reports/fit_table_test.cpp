@@ -36,6 +36,34 @@ TEST(FitTable, LeavesOutFromTheRightWhatATableCanDoWithout) {
   EXPECT_THAT(fit(sample, 68).columns, ElementsAre(0, 1, 4));
 }
 
+TEST(FitTable, SaysWhatHadNoRoom) {
+  TextTable table = sample;
+  table.columns[2] = {"scaling, batch", false, true};
+  const auto printed_in = [&](size_t columns) {
+    std::ostringstream out;
+    limit_columns(out, columns);
+    print_aligned(out, TitledTable{"Rows", table, "a legend"});
+    return out.str();
+  };
+  EXPECT_THAT(printed_in(68), testing::HasSubstr("\nno room for: scaling, batch\na legend\n"));
+  EXPECT_THAT(printed_in(120), testing::Not(testing::HasSubstr("no room")));
+  EXPECT_THAT(printed_in(20), testing::Not(testing::HasSubstr("no room"))) << "a list has all";
+  table = sample;
+  EXPECT_THAT(printed_in(68), testing::Not(testing::HasSubstr("no room"))) << "p-values alone";
+}
+
+TEST(FitTable, ColumnsWithoutAFigureCanBeTakenOut) {
+  TextTable table{{{"row"}, {"GB", true}, {"W", true}, {"job has"}},
+                  {{"-", "-", "1", ""}, {"b", "-", "-", ""}}};
+  leave_out_empty_columns(table);
+  ASSERT_EQ(table.columns.size(), 2U);
+  EXPECT_EQ(table.columns[1].title, "W");
+  EXPECT_THAT(table.rows, ElementsAre(ElementsAre("-", "1"), ElementsAre("b", "-")));
+  table.rows.clear();
+  leave_out_empty_columns(table);
+  EXPECT_EQ(table.columns.size(), 2U) << "no row says nothing of its columns";
+}
+
 TEST(FitTable, MakesTheWidestColumnsNarrowerButNoneThanItsLongestWord) {
   EXPECT_THAT(fit(sample, 60).widths, ElementsAre(19, 19, 18));
   EXPECT_THAT(fit(sample, 10).widths, ElementsAre(4, 8, 12));
