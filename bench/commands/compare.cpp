@@ -17,6 +17,7 @@
 #include "models/networks/registry.h"
 #include "reports/compare/baseline.h"
 #include "reports/compare/comparison_row.h"
+#include "reports/compare/environment_differences.h"
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/comparison_json.h"
 #include "reports/formats/comparison_text.h"
@@ -214,7 +215,7 @@ ExitCode run_compare(const CompareForm& form, const Context& context) {
   for (const RunSet& side : sides) remark_foreign(side, context.terminal);
   CompareOptions options = request.options;
   if (request.costs.asked() && options.metrics.empty()) options.metrics = {throughput_of_runs};
-  const SideWords& words = words_of(options.form);
+  const SideWords& words = words_of(options.form, shows_hypervisor(sides[0]));
   add_costs(sides[0], request.costs, words.base_title + ", ");
   add_costs(sides[1], request.costs, words.new_title + ", ");
   for (const RunArm& arm : sides[0].arms) {
@@ -318,11 +319,14 @@ void add_rule_options(Options& options, CompareOptions& compare) {
   options.share("--margin", compare.rule.margin, {0, 0.2, true},
                 "largest difference that counts as equivalent, up to 20% [2%]");
   options.share("--alpha", compare.rule.alpha, {1e-6, 0.25}, "chance of each kind of error [5%]");
-  add_names(options, "--metric", "NAME...", "figures to compare, or all [throughput]",
-            compare.metrics, metrics_to_choose_from);
+  add_metric_option(options, "figures to compare, or all [throughput]", compare.metrics);
   add_names(options, "--allow-differ", "FIELD...",
             "fields that may differ; compare --help lists them", compare.allow_differ,
             fields_that_may_differ);
+}
+
+void add_metric_option(Options& options, const char* help, Texts& metrics) {
+  add_names(options, "--metric", "NAME...", help, metrics, metrics_to_choose_from);
 }
 
 void add_baselines_option(Options& options, std::string& folder) {

@@ -33,6 +33,8 @@ void add_rule_options(Options& options, CompareOptions& compare);
 void add_baselines_option(Options& options, std::string& folder);
 /// The options for the form of the answer.
 void add_form_options(Options& options, CompareRequest& request);
+/// --metric, of names that figures have.
+void add_metric_option(Options& options, const char* help, std::vector<std::string>& metrics);
 /// Prices, and what to train. Whether they go together is for check() to say.
 void add_cost_options(Options& options, CostRequest& costs);
 /// Names files of folders that were left out.

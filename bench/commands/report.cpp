@@ -104,6 +104,7 @@ struct ReportForm {
   const ReportFormat* format = nullptr;  // none: as the place that it is written to
   OutputFile output;
   CostRequest costs;
+  std::vector<std::string> metrics;
   ChartChoice charts;
   std::optional<std::string> plot_data;  // folder for the charts and their data
 };
@@ -114,6 +115,7 @@ void add_report_options(Options& options, ReportForm& form) {
       .required = true;
   options.row("--format", form.format, report_formats,
               "form of output [text on a terminal, else markdown]");
+  add_metric_option(options, "figures to list, or all [of one arm the usual ones]", form.metrics);
   options.path("--output", "FILE", form.output.path, "file to write; - is stdout [-]");
   options.toggle("--no-charts", "leave the charts out of the page",
                  [&form] { form.charts.on_pages = false; });
@@ -148,11 +150,11 @@ ExitCode run_report(const ReportForm& form, const Context& context) {
     require_no_input(form.output, files_of(of_group));
   }
   check(form.costs, !format.means_alone && !format.of_own_runs);
-  GroupedRuns runs = read_groups(places, format.with_steps || form.plot_data);
+  GroupedRuns runs = read_groups(places, format.with_steps || form.plot_data, format.means_alone);
+  runs.all.metrics = form.metrics;
   add_costs(runs.all, form.costs);
   for (NamedRuns& group : runs.groups) add_costs(group.set, form.costs);
   remark_foreign(runs.all, context.terminal);
-  if (format.means_alone) require_same_work(runs.all);
   if (format.means_alone || format.of_own_runs) {
     require_none_imported(
         runs.all, std::string("--format ") + format.name + " takes only runs of nearmetal itself");

@@ -73,11 +73,8 @@ std::string workload(const RunConfig& config, const Run& run) {
 
 void print_step_time(const Lines& lines, const StepTime& time, int64_t steps) {
   std::string text = time_text(time.median_seconds) + " median, ";
-  const auto add_quantile = [&](const char* metric, double seconds, const char* name) {
-    if (steps >= metric_from(metric).fewest_steps) text += time_text(seconds) + name;
-  };
-  add_quantile("p95_step_seconds", time.p95_seconds, " p95, ");
-  add_quantile("p99_step_seconds", time.p99_seconds, " p99, ");
+  if (steps >= fewest_steps_for_p95) text += time_text(time.p95_seconds) + " p95, ";
+  if (steps >= fewest_steps_for_p99) text += time_text(time.p99_seconds) + " p99, ";
   lines.line("step time",
              text + (steps < 2 ? "of one step" : "jitter " + time_text(time.jitter_seconds)));
   const Maybe<double>& error = time.relative_standard_error;

@@ -336,15 +336,10 @@ Baseline matching_runs_by_machine(const RunSet& history, RunSet& next,
 }
 
 std::vector<std::string> new_hosts(const RunSet& history, const RunSet& next) {
-  const auto same = [](const Maybe<std::string>& a, const Maybe<std::string>& b) {
-    return a && b && *a == *b;
-  };
   std::vector<std::string> hosts;
   for (const Environment& host : next.environments) {
     const bool known = std::ranges::any_of(history.environments, [&](const Environment& other) {
-      const bool has_ids = host.machine_id && other.machine_id;
-      return same(host.boot_id, other.boot_id) || same(host.machine_id, other.machine_id) ||
-             (!has_ids && host.host_name == other.host_name);
+      return are_one_machine(host, other);
     });
     if (!known) add_new(hosts, host.host_name);
   }

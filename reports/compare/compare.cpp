@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "base/text.h"
+#include "reports/compare/baseline.h"
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/work_text.h"
 #include "reports/document/settings.h"
@@ -158,7 +159,7 @@ void add_rows(Comparison& comparison, const ArmPair& pair,
     }
   };
   if (pair.base == nullptr || pair.next == nullptr) {
-    const SideWords& words = words_of(comparison.options.form);
+    const SideWords& words = words_of(comparison.options);
     return add_without_figures("only in " +
                                (pair.base == nullptr ? words.new_name : words.base_name));
   }
@@ -272,7 +273,7 @@ std::string other_steps(const ArmPair& pair, const CompareOptions& options) {
 // Why there is no explanation; empty where there is one.
 std::string not_explained(const ArmPair& pair, const CompareOptions& options,
                           const ExplainedSide& base_side, const ExplainedSide& new_side) {
-  const SideWords& words = words_of(options.form);
+  const SideWords& words = words_of(options);
   const std::string what = "the cause of the difference is not known (";
   const std::string work = other_steps(pair, options);
   if (!work.empty()) return what + "steps of other work: " + work + ")";
@@ -373,12 +374,16 @@ bool holds_one_arm(const RunSet& set) {
 
 }  // namespace
 
-const SideWords& words_of(ComparisonForm form) {
-  static const std::array<SideWords, names_of(ComparisonForm{}).size()> words = {
+const SideWords& words_of(ComparisonForm form, bool bare_is_virtual) {
+  static const std::array words = {
       SideWords{"base", "new", "the base", "the new set"},
-      {"bare metal", "VM", "bare metal", "the VM"},
-      {"bare metal", "container", "bare metal", "the container"}};
-  return words.at(static_cast<size_t>(form));
+      SideWords{"bare metal", "VM", "bare metal", "the VM"},
+      SideWords{"bare metal", "container", "bare metal", "the container"},
+      SideWords{"host with a hypervisor", "VM", "the host with a hypervisor", "the VM"},
+      SideWords{"host with a hypervisor", "container", "the host with a hypervisor",
+                "the container"}};
+  const bool is_other = form != ComparisonForm::sets && bare_is_virtual;
+  return words.at(static_cast<size_t>(form) + (is_other ? 2 : 0));
 }
 
 std::string title_of(const ComparisonRow& row) {
@@ -411,8 +416,10 @@ std::vector<ArmPair> paired_arms(const RunSet& base, const RunSet& next) {
 
 Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions& options,
                    const RunSet& anchor) {
-  const SideWords& words = words_of(options.form);
-  Comparison comparison{options, work_lines({{words.base_title, &base}, {words.new_title, &next}})};
+  Comparison comparison{options};
+  comparison.options.bare_is_virtual = shows_hypervisor(base);
+  const SideWords& words = words_of(comparison.options);
+  comparison.work = work_lines({{words.base_title, &base}, {words.new_title, &next}});
   const std::vector<ArmPair> pairs = paired_arms(base, next);
   const std::vector<const Metric*> metrics = compared_metrics(pairs, options);
   comparison.options.metrics.clear();
@@ -427,6 +434,8 @@ Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions&
   std::ranges::stable_sort(comparison.key_differences, {}, &KeyDifference::severity);
   add_geometric_means(comparison, metrics);
   comparison.on_gpus = runs_on_gpus(base) && runs_on_gpus(next);
+  comparison.on_other_machines = options.form != ComparisonForm::vm && !base.environments.empty() &&
+                                 !new_hosts(base, next).empty();
   comparison.environment_differences =
       environment_differences(base.environments, next.environments);
   if (options.form != ComparisonForm::sets)

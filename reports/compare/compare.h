@@ -48,7 +48,8 @@ struct CompareOptions {
   RowOrder order = RowOrder::verdict;
   std::vector<std::string> allow_differ;  // fields of the comparable key
   ComparisonForm form = ComparisonForm::sets;
-  bool base_can_grow = true;  // whether more runs of the base can be had
+  bool base_can_grow = true;     // whether more runs of the base can be had
+  bool bare_is_virtual = false;  // whether the base shows a hypervisor, as compare() finds
 };
 
 /// Confidence of the intervals of each side by itself; those of differences follow alpha.
@@ -66,11 +67,12 @@ struct RunWarning {
 };
 
 struct SideSummary {
-  std::string name{};    // in a sentence: "the base", "the VM"
-  int64_t runs = 0;      // runs that count
-  int64_t left_out = 0;  // partial, failed or without the figure
-  int64_t shared = 0;    // of the runs, those whose monitor saw other processes
-  int64_t sessions = 0;  // sessions of the runs
+  std::string name{};            // in a sentence: "the base", "the VM"
+  int64_t runs = 0;              // runs that count
+  int64_t left_out = 0;          // partial, failed or without the figure
+  int64_t shared = 0;            // of the runs, those whose monitor saw other processes
+  int64_t sessions = 0;          // sessions of the runs
+  std::vector<double> values{};  // of the runs that count
   Maybe<double> geometric_mean = Unknown{"no complete run"};
   Maybe<Interval> interval = Unknown{"fewer than 2 runs, or all equal"};
   Maybe<RunSpread> spread = Unknown{"fewer than 2 runs"};
@@ -123,7 +125,8 @@ struct Comparison {
   std::vector<ComparisonRow> rows{};             // in the order that is asked for
   int64_t corrected_rows = 0;                    // judged together (Holm); 0: each by itself
   std::vector<EnvironmentDifference> environment_differences{};
-  bool on_gpus = false;                          // all runs of both sides
+  bool on_gpus = false;            // all runs of both sides
+  bool on_other_machines = false;  // the base has runs of none of these; a VM is one of its own
   std::vector<Explanation> explanations{};       // of the arms whose runs have probes
   std::vector<Warning> notes{};                  // of the whole
   std::vector<std::string> new_hosts{};          // of the new runs, that a baseline never had
@@ -134,7 +137,10 @@ struct Comparison {
 struct SideWords {
   std::string base_title, new_title, base_name, new_name;
 };
-const SideWords& words_of(ComparisonForm form);
+const SideWords& words_of(ComparisonForm form, bool bare_is_virtual = false);
+inline const SideWords& words_of(const CompareOptions& options) {
+  return words_of(options.form, options.bare_is_virtual);
+}
 
 /// "run", or "run since 2026-01-31" where it is compared with an anchor.
 std::string title_of(const ComparisonRow& row);

@@ -69,6 +69,7 @@ SideSummary summary_of(const SideValues& side) {
     summary.shared += was_shared(*run) ? 1 : 0;
     summary.emulated = summary.emulated || run->kind == Kind::emulated;
   }
+  summary.values = side.values;
   summary.run_seconds = mean_run_seconds(side.runs);
   if (side.values.empty()) return summary;
   const Sessions sessions = sessions_of(side);
@@ -131,10 +132,14 @@ void plan_more(ComparisonRow& row, const RunDifference& found, const ComparedSid
     return;
   }
   const double truth = goodness(found.estimate, sides.metric).value;
+  const std::string would_not_decide =
+      options.base_can_grow
+          ? " a side would not decide: make runs longer (--duration), or accept a wider --margin"
+          : " of the new side would not decide, as the noise of the base stays: add to the base";
   row.more_sessions = Unknown{"all runs are of one session"};
   if (found.of_sessions) {
     row.more_runs = Unknown{"more runs of these sessions would not decide; more sessions may"};
-    row.more_sessions = Unknown{"even 1000 more sessions would not decide; add to the base"};
+    row.more_sessions = Unknown{"even 1000 more sessions" + would_not_decide};
     const auto more = more_sessions_to_decide(*found.of_sessions, truth, options.base_can_grow,
                                               rule, planned_power);
     if (more) row.more_sessions = std::max<int64_t>(1, *more);
@@ -144,8 +149,7 @@ void plan_more(ComparisonRow& row, const RunDifference& found, const ComparedSid
     row.more_runs = Unknown{"the runs follow a trend: take the sides by turns"};
     return;
   }
-  row.more_runs = Unknown{
-      "even 1000 more runs would not decide; where only the new side gets more, add to the base"};
+  row.more_runs = Unknown{"even 1000 more runs" + would_not_decide};
   const auto more = more_runs_to_decide(found.groups, truth, rule, planned_power);
   if (more) row.more_runs = std::max<int64_t>(1, *more);
 }
@@ -356,8 +360,8 @@ ComparisonRow compare_arms(const RunArm& base_arm, const RunArm& new_arm, const 
   ComparisonRow row = row_without_figures(base_arm.name, metric, Verdict::invalid, "");
   row.base_side = summary_of(base);
   row.new_side = summary_of(next);
-  row.base_side.name = words_of(options.form).base_name;
-  row.new_side.name = words_of(options.form).new_name;
+  row.base_side.name = words_of(options).base_name;
+  row.new_side.name = words_of(options).new_name;
   for (const SideValues* side : {&base, &next}) {
     for (const std::string& text : left_out_texts(side->left_out)) {
       row.notes.push_back({"left_out", text});
@@ -401,9 +405,18 @@ ComparisonRow geometric_mean_row(const std::vector<const ComparisonRow*>& rows,
   return mean_row;
 }
 
+bool has_few_runs(const SideSummary& side) {
+  return side.interval && std::ssize(side.values) < fewest_for_rank_test;
+}
+
 std::string mean_text(const SideSummary& side, const Metric& metric) {
   if (!side.geometric_mean) return "-";
   const double scale = metric.shown_per_unit;
+  if (has_few_runs(side)) {
+    const auto [least, most] = std::ranges::minmax(side.values);
+    return significant(scale * median(side.values)) + " (" + significant(scale * least) + " to " +
+           significant(scale * most) + ")";
+  }
   if (!side.interval) return significant(scale * *side.geometric_mean);
   return with_interval(scale * *side.geometric_mean,
                        {scale * side.interval->lower, scale * side.interval->upper});

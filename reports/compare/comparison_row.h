@@ -37,8 +37,14 @@ Estimate mean_estimate(const Sessions& runs, double confidence = side_confidence
 Estimate ratio_estimate(const Sessions& runs, const Sessions& base,
                         double confidence = side_confidence);
 
-/// "1413 [1406, 1420]", the mean alone where there is no interval, or "-".
+/// "1413 [1406, 1420]", the mean alone where there is no interval, or "-". Of two or three runs,
+/// whose interval says little, the median and the range: "1413 (1406 to 1420)".
 std::string mean_text(const SideSummary& side, const Metric& metric);
+
+/// Whether that is a median; and what tells so.
+bool has_few_runs(const SideSummary& side);
+inline constexpr const char* few_runs_text =
+    "fewer than 4 runs are shown as median (least to most), without an interval: take 5";
 
 std::vector<LeftOut> left_out_of(const RunArm& arm, const Metric& metric);
 

@@ -13,6 +13,36 @@
 namespace nearmetal {
 namespace {
 
+constexpr const char* absent = "(none)";  // a value may be the word none
+
+// What mpirun tells its processes of their launch, by the beginning of names; and the values that
+// nearmetal's own call of it sets.
+constexpr std::array told_by_mpirun = {"PMIX_MCA_",
+                                       "OMPI_MCA_orte_",
+                                       "OMPI_MCA_ess",
+                                       "OMPI_MCA_pmix",
+                                       "OMPI_MCA_plm",
+                                       "OMPI_MCA_ras",
+                                       "OMPI_MCA_initial_wdir",
+                                       "OMPI_MCA_mpi_oversubscribe",
+                                       "OMPI_MCA_shmem_RUNTIME_QUERY_hint",
+                                       "OMPI_MCA_btl_sm_backing_directory",
+                                       "OMPI_MCA_btl_vader_backing_directory",
+                                       "OMPI_MCA_btl=self,vader",
+                                       "OMPI_MCA_btl=self,tcp",
+                                       "OMPI_MCA_pml=ob1",
+                                       "OMPI_MCA_hwloc_base_binding_policy=none",
+                                       "OMPI_MCA_rmaps_base_mapping_policy=slot"};
+
+// Whether a fact is such a variable, with such a value or unset.
+bool is_of_launch(const std::string& name, const std::string& value) {
+  return std::ranges::any_of(told_by_mpirun, [&](const char* one) {
+    const std::string told = std::string("variables/") + one;
+    return (name + "=" + value).starts_with(told) ||
+           (value == absent && told.starts_with(name + "="));
+  });
+}
+
 // Whether a fact is another on every machine, of every run or launch, and says nothing of its
 // speed.
 bool is_identity(const std::string& name) {
@@ -20,13 +50,8 @@ bool is_identity(const std::string& name) {
                                "/pci_id",   "/serial", "/gid",       "storage/free_bytes"};
   const bool is_idle_link = name.starts_with("gpus/") && name.ends_with("/link_generation");
   const auto is_end = [&](const char* end) { return name.ends_with(end); };
-  return is_idle_link || std::ranges::any_of(ends, is_end) ||
-         std::ranges::any_of(variables_of_a_launch, [&](const char* variable) {
-           return name == std::string("variables/") + variable;
-         });
+  return is_idle_link || std::ranges::any_of(ends, is_end);
 }
-
-constexpr const char* absent = "(none)";  // a value may be the word none
 
 // Whether it is, by all signs together where the report has that conclusion, else by the CPU's
 // alone.
@@ -134,7 +159,14 @@ std::vector<EnvironmentDifference> environment_differences(const std::vector<Env
     if (is_identity(name) || in_base.contains(name)) continue;
     differences.push_back({name, absent, value});
   }
+  std::erase_if(differences, [](const EnvironmentDifference& found) {
+    return is_of_launch(found.name, found.base) && is_of_launch(found.name, found.other);
+  });
   return differences;
+}
+
+bool shows_hypervisor(const RunSet& set) {
+  return std::ranges::count(set.environments, std::optional(true), is_virtual) > 0;
 }
 
 std::vector<Warning> doubts_of_claim(const RunSet& bare, const RunSet& next, ComparisonForm form) {
@@ -149,7 +181,7 @@ std::vector<Warning> doubts_of_claim(const RunSet& bare, const RunSet& next, Com
   const auto any_says = [&](const RunSet& side, MachineKind claim) {
     return any(side, &Environment::claim, std::optional(claim));
   };
-  const bool bare_is_virtual = any(bare, is_virtual, Fact(true));
+  const bool bare_is_virtual = shows_hypervisor(bare);
   const std::string bare_side = "the side given as bare metal ";
   const std::string next_side = "the side given as a " + name;
   std::vector<Warning> doubts;

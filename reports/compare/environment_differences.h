@@ -29,6 +29,9 @@ std::vector<std::pair<std::string, std::string>> joined_facts(const std::vector<
 std::vector<EnvironmentDifference> environment_differences(const std::vector<Environment>& base,
                                                            const std::vector<Environment>& other);
 
+/// Whether a machine of these runs is a VM, by what was found there.
+bool shows_hypervisor(const RunSet& set);
+
 /// The doubts where what was found, or what --environment said, contradicts that the base is bare
 /// metal and the other side a VM, or by this form a container, or where nothing confirms it; or, of
 /// imported results, that their machines are as they were published.

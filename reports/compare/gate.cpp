@@ -282,6 +282,10 @@ std::pair<Comparison, GateResult> judge_sequentially(const Baseline& base, RunSe
   }
 }
 
+std::string with_own_reasons(Rows rows, const Comparison& comparison) {
+  return with_reasons(std::move(rows), comparison, own_reason);
+}
+
 std::string power_text(const Comparison& comparison) {
   const double largest = largest_detectable_drop(comparison).value_or(0);
   if (largest == 0) return "";

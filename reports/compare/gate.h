@@ -66,6 +66,9 @@ std::pair<Comparison, GateResult> judge_sequentially(const Baseline& base, RunSe
                                                      int64_t most_reruns,
                                                      const std::function<void(RunSet&)>& take_run);
 
+/// "a, b: only in the base; c: ...": these rows by their reasons, each with those that have it.
+std::string with_own_reasons(std::vector<const ComparisonRow*> rows, const Comparison& comparison);
+
 /// "a drop of 2.6 % would have been found with 80 % chance"; empty where nothing can be said.
 std::string power_text(const Comparison& comparison);
 

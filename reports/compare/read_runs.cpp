@@ -12,6 +12,7 @@
 
 #include "base/errors.h"
 #include "base/text.h"
+#include "reports/compare/work_text.h"
 #include "reports/json/report_files.h"
 
 namespace nearmetal {
@@ -150,6 +151,35 @@ RunSet with_group(const NamedRuns& group) {
   return set;
 }
 
+// The first difference between complete runs that both tell of.
+std::optional<KeyDifference> work_difference(const RunArm& arm) {
+  const SomeRuns runs = complete_runs(arm);
+  for (const SetRun* run : runs) {
+    for (const KeyDifference& found : key_differences(runs.front()->key, run->key)) {
+      if (!found.base.empty() && !found.other.empty()) return found;
+    }
+  }
+  return std::nullopt;
+}
+
+// Runs that did different work become arms of their own, "run, batch 4". One that failed early, and
+// does not tell of its work, stays with the first.
+void add_by_work(std::vector<RunArm>& arms, RunArm arm) {
+  const auto found = arm.whole.empty() ? work_difference(arm) : std::nullopt;
+  if (!found) return arms.push_back(std::move(arm));
+  std::vector<std::pair<std::string, RunArm>> parts;
+  for (SetRun& run : std::exchange(arm.runs, {})) {
+    const bool tells = run.run.status == Status::complete;
+    std::string value = value_in(run.key, found->name, tells ? "none" : "");
+    if (value.empty()) value = found->base;
+    RunArm& part = value_beside(value, parts);
+    if (part.runs.empty()) part = arm;
+    part.name = arm.name + ", " + found->name + " " + value;
+    part.runs.push_back(std::move(run));
+  }
+  for (auto& [value, part] : parts) add_by_work(arms, std::move(part));
+}
+
 }  // namespace
 
 std::pair<std::string, std::string> report_place(const std::string& place) {
@@ -214,18 +244,26 @@ GroupedPlaces grouped_places(const Places& places) {
   return groups;
 }
 
-GroupedRuns read_groups(const GroupedPlaces& places, bool with_steps) {
+GroupedRuns read_groups(const GroupedPlaces& places, bool with_steps, bool same_work) {
   std::vector<RunSet> sets =
       read_sides(transformed(places, &GroupedPlaces::value_type::second), with_steps);
   GroupedRuns runs;
-  if (places.size() == 1 && places.front().first.empty()) {
-    runs.all = std::move(sets.front());
-    return runs;
-  }
   for (size_t i = 0; i < sets.size(); ++i) {
+    if (same_work) require_same_work(sets[i]);
+    for (RunArm& arm : std::exchange(sets[i].arms, {})) add_by_work(sets[i].arms, std::move(arm));
     runs.groups.push_back({places[i].first, std::move(sets[i])});
-    add_set(runs.all, with_group(runs.groups.back()));
   }
+  if (places.size() == 1 && places.front().first.empty()) {
+    runs.all = std::move(runs.groups.front().set);
+    runs.groups.clear();
+    for (auto& [name, set] : by_machines_of_reports(runs.all)) {
+      runs.groups.push_back({name, std::move(set)});
+    }
+    if (runs.groups.empty()) return runs;
+    for (std::vector<RunArm>* arms : {&runs.all.arms, &runs.all.wholes}) arms->clear();
+    runs.all.environments.clear();
+  }
+  for (const NamedRuns& group : runs.groups) add_set(runs.all, with_group(group));
   return runs;
 }
 

@@ -44,7 +44,10 @@ struct GroupedRuns {
   std::vector<NamedRuns> groups{};  // none where none was named
 };
 
-/// The same as read_sides(), each group a side.
-GroupedRuns read_groups(const GroupedPlaces& places, bool with_steps = false);
+/// The same as read_sides(), each group a side. Without groups each machine is one, where an arm
+/// has runs of several. Runs of an arm that did different work become arms of their own, "run,
+/// batch 4"; with `same_work` NotComparable is thrown for them.
+GroupedRuns read_groups(const GroupedPlaces& places, bool with_steps = false,
+                        bool same_work = false);
 
 }  // namespace nearmetal

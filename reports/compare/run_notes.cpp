@@ -17,7 +17,6 @@ namespace {
 constexpr double large_within = 1.0 / 3;
 // Of sessions: below, intervals are wide.
 constexpr double fewest_degrees = 2.5;
-constexpr int64_t fewest_for_rank_test = 4;
 constexpr int64_t fewest_pairs_for_rank_test = 6;
 
 const std::string& start(const SetRun* run) { return run->run.started_at; }
@@ -38,7 +37,7 @@ void add_order_note(ComparisonRow& row, const SomeRuns& base, const SomeRuns& ne
                             "wide; more sessions narrow it"
                           : ": too few to know how sessions differ, so that the interval holds "
                             "within one; with 2 of a side it takes that in")});
-    return;
+    if (by_sessions) return;
   }
   if (are_pairs(base, next)) return;
   if (!one_after_other(base, next)) return;
@@ -183,20 +182,6 @@ void add_different_software(ComparisonRow& row, const SomeRuns& base, const Some
   }
 }
 
-void add_few_steps(ComparisonRow& row, const SomeRuns& base, const SomeRuns& next) {
-  const int64_t needed = metric_from(row.metric).fewest_steps;
-  int64_t fewest = needed;
-  for (const SomeRuns* runs : {&base, &next}) {
-    for (const SetRun* run : *runs) {
-      if (run->run.window) fewest = std::min(fewest, run->run.window->steps);
-    }
-  }
-  if (fewest == needed) return;
-  row.notes.push_back({"few_steps", "a run has " + counted(fewest, "step") + ": of fewer than " +
-                                        std::to_string(needed) + ", " + row.metric +
-                                        " is little more than the longest"});
-}
-
 void add_short_runs(ComparisonRow& row, const SideSummary& side) {
   if (!side.spread || side.spread->within <= large_within * side.spread->between) return;
   if (side.spread->within < large_within * side.spread->deviation) return;
@@ -307,7 +292,6 @@ void add_run_notes(ComparisonRow& row, const CountedRuns& base, const CountedRun
   add_groups(row, row.base_side, base.values, row.new_side, next.values);
   add_groups(row, row.new_side, next.values, row.base_side, base.values);
   add_different_software(row, base.runs, next.runs);
-  add_few_steps(row, base.runs, next.runs);
   add_short_runs(row, row.base_side);
   add_short_runs(row, row.new_side);
 }

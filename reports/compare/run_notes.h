@@ -8,6 +8,9 @@
 
 namespace nearmetal {
 
+/// Runs a side, below which the rank test shows nothing, and an interval little.
+inline constexpr int64_t fewest_for_rank_test = 4;
+
 /// The disturbance that the monitor of a run saw, or why it saw nothing; empty: each rank was
 /// alone, at steady clocks.
 std::string disturbance_of(const SetRun& run);

@@ -213,6 +213,27 @@ std::string joined_names(const RunSet& set, const Run& run, const NameOf& name_o
   return joined(names, "+");
 }
 
+// By the source of its runs, the machines of a report: "node0+node1".
+std::map<std::string, std::string> machines_of_reports(const RunSet& set) {
+  std::map<std::string, std::set<std::string>> names;
+  for (const SetRun& run : all_runs(set)) {
+    for (const Rank& rank : run.run.ranks) {
+      if (rank.environment < 0) continue;
+      const auto is_own = [&](const Environment& other) {
+        return are_one_machine(other, set.environments.at(rank.environment));
+      };
+      const Environment& first = *std::ranges::find_if(set.environments, is_own);
+      const bool has_namesake = std::ranges::any_of(set.environments, [&](const auto& other) {
+        return other.host_name == first.host_name && !is_own(other);
+      });
+      names[run.source].insert(has_namesake ? machine_name_of(first) : first.host_name);
+    }
+  }
+  std::map<std::string, std::string> machines;
+  for (const auto& [source, all] : names) machines[source] = joined({all.begin(), all.end()}, "+");
+  return machines;
+}
+
 }  // namespace
 
 void keep_only_arm(Report& report, const std::string& arm, const std::string& source) {
@@ -227,6 +248,38 @@ void keep_only_arm(Report& report, const std::string& arm, const std::string& so
 
 std::string hosts_of(const RunSet& set, const Run& run) {
   return joined_names(set, run, &Environment::host_name);
+}
+
+bool are_one_machine(const Environment& a, const Environment& b) {
+  const auto same = [](const Maybe<std::string>& id, const Maybe<std::string>& other) {
+    return id && other && *id == *other;
+  };
+  const bool has_ids = a.machine_id && b.machine_id;
+  return same(a.boot_id, b.boot_id) || same(a.machine_id, b.machine_id) ||
+         (!has_ids && a.host_name == b.host_name);
+}
+
+std::vector<std::pair<std::string, RunSet>> by_machines_of_reports(const RunSet& set) {
+  const std::map<std::string, std::string> machines = machines_of_reports(set);
+  if (machines.empty()) return {};
+  const auto of_run = [&](const SetRun& run) {
+    const auto found = machines.find(run.source);
+    return (found != machines.end() ? found : machines.begin())->second;
+  };
+  std::vector<std::pair<std::string, RunSet>> parts;
+  bool mixed = false;
+  for (std::vector<RunArm> RunSet::*arms : {&RunSet::arms, &RunSet::wholes}) {
+    for (const RunArm& arm : set.*arms) {
+      for (const SetRun& run : arm.runs) {
+        RunSet& part = value_beside(of_run(run), parts);
+        RunArm& own = arm_in(part.*arms, arm.name, arm);
+        own.whole = arm.whole;
+        add_to(own, placed(part, run, set.environments));
+        mixed = mixed || of_run(run) != of_run(arm.runs.front());
+      }
+    }
+  }
+  return mixed ? std::move(parts) : decltype(parts){};
 }
 
 std::map<std::string, RunSet> by_machine(const RunSet& set) {
@@ -255,6 +308,12 @@ std::vector<std::reference_wrapper<const SetRun>> all_runs(const RunSet& set) {
 
 SomeRuns complete_runs(const RunArm& arm) {
   return runs_where(arm, [](const SetRun& run) { return run.run.status == Status::complete; });
+}
+
+std::string counted_files(const std::string& runs, const RunArm& arm) {
+  std::set<std::string> files;
+  for (const SetRun& run : arm.runs) files.insert(run.source);
+  return runs + (files.size() > 1 ? " in " + std::to_string(files.size()) + " files" : "");
 }
 
 SomeRuns in_order(SomeRuns runs) {

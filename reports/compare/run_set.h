@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reports/compare/comparable_key.h"
@@ -54,6 +55,7 @@ struct RunSet {
   std::vector<RunArm> wholes{};
   std::vector<UnsupportedArm> unsupported{};
   std::vector<std::string> cost_notes{};  // on Run::costs
+  std::vector<std::string> metrics{};     // that are asked for; empty: the usual ones
   std::vector<std::string> foreign{};     // files in folders that are no reports, left out
 };
 
@@ -78,11 +80,23 @@ SomeRuns runs_where(const RunArm& arm, const Predicate& holds) {
 
 SomeRuns complete_runs(const RunArm& arm);
 
+/// A number of its runs, with that of the files that they are of where there are several: "5 in 2
+/// files".
+std::string counted_files(const std::string& runs, const RunArm& arm);
+
 /// By the time at which they began.
 SomeRuns in_order(SomeRuns runs);
 
 /// The hosts of its ranks: "node0+node1".
 std::string hosts_of(const RunSet& set, const Run& run);
+
+/// Whether they are one machine, as far as is known: it may have another name in a container, and
+/// another boot each day.
+bool are_one_machine(const Environment& a, const Environment& b);
+
+/// Where runs of an arm are of reports of different machines, the runs of the reports of each,
+/// named by its hosts; else nothing. The nodes that a report has are together.
+std::vector<std::pair<std::string, RunSet>> by_machines_of_reports(const RunSet& set);
 
 /// The runs of each machine, or machines together, in arms "NAME on HOST", where the installation
 /// is known with its first digits: "run on vm (3f2a91c0)". Two machines may have one name.

@@ -310,8 +310,13 @@ std::string scaling_text(const ScalingPoint& point) {
 }
 
 std::string without_reference_text(const RunSet& set, const RunArm& arm) {
-  const std::string why = not_comparable_text(measured_arms(set), measured(arm));
-  return why.empty() ? "none has fewer ranks" : "none: " + why;
+  const auto ranks = [](const RunArm& one) { return one.runs.front().run.world_size; };
+  const bool any_has_fewer = std::ranges::any_of(set.arms, [&](const RunArm& other) {
+    return !other.runs.empty() && ranks(other) < ranks(arm);
+  });
+  const std::string why =
+      any_has_fewer ? not_comparable_text(measured_arms(set), measured(arm)) : "";
+  return why.empty() ? none_has_fewer_ranks : "none: " + why;
 }
 
 std::vector<GridCurve> grid_curves(const RunSet& set) {

@@ -53,6 +53,7 @@ std::string scaling_text(const ScalingPoint& point);
 /// The same as ScalingPoint::against, of an arm with a complete run that has no point: why it has
 /// none, "none: '1x1x1' differs in threads".
 std::string without_reference_text(const RunSet& set, const RunArm& arm);
+inline constexpr const char* none_has_fewer_ranks = "none has fewer ranks";
 
 struct CurvePoint {
   const RunArm* arm = nullptr;

@@ -31,10 +31,15 @@ Maybe<double> above_zero(const Maybe<double>& value) {
   return value && *value == 0 ? Unknown{"it is 0"} : value;
 }
 
-// What one step cannot show.
-template <auto seconds_of>
-Maybe<double> of_several_steps(const Run& run) {
-  if (run.window && run.window->steps < 2) return Unknown{"its window is one step"};
+// Of so many steps or more: of fewer, a quantile is little more than the longest, and of one there
+// is no jitter.
+template <auto seconds_of, int64_t fewest>
+Maybe<double> of_steps(const Run& run) {
+  if (run.window && run.window->steps < fewest) {
+    if (run.window->steps == 1) return Unknown{"its window is one step"};
+    return Unknown{"its window has " + counted(run.window->steps, "step") + ", fewer than " +
+                   std::to_string(fewest)};
+  }
   return above_zero(slowest<&Rank::step_time, seconds_of>(run));
 }
 
@@ -55,9 +60,8 @@ constexpr Metric throughput_in = rate_metric(words_of(unit).throughput_key, word
 constexpr std::array throughput_metrics = {throughput_in<SampleUnit::image>,
                                            throughput_in<SampleUnit::sequence>};
 
-constexpr Metric milliseconds(const char* name, Maybe<double> (*value_of)(const Run& run),
-                              int64_t fewest_steps = 0) {
-  return {name, "s", "ms", 1e3, false, false, value_of, fewest_steps, true};
+constexpr Metric milliseconds(const char* name, Maybe<double> (*value_of)(const Run& run)) {
+  return {name, "s", "ms", 1e3, false, false, value_of, true};
 }
 constexpr Metric seconds(const char* name, Maybe<double> (*value_of)(const Run& run)) {
   return {name, "s", "s", 1, false, false, value_of};
@@ -65,8 +69,8 @@ constexpr Metric seconds(const char* name, Maybe<double> (*value_of)(const Run& 
 
 constexpr std::array metrics_of_any_unit = {
     milliseconds("median_step_seconds", slowest<&Rank::step_time, &StepTime::median_seconds>),
-    milliseconds("p95_step_seconds", of_several_steps<&StepTime::p95_seconds>, 20),
-    milliseconds("p99_step_seconds", of_several_steps<&StepTime::p99_seconds>, 100),
+    milliseconds("p95_step_seconds", of_steps<&StepTime::p95_seconds, fewest_steps_for_p95>),
+    milliseconds("p99_step_seconds", of_steps<&StepTime::p99_seconds, fewest_steps_for_p99>),
     seconds("set_up_seconds", slowest<&Rank::set_up, &SetUp::total_seconds>),
     seconds("prepare_seconds", slowest<&Rank::set_up, &SetUp::prepare_seconds>),
 };
@@ -131,7 +135,7 @@ constexpr Metric per_joule_metric = {
     samples_per_joule<unit>};
 
 constexpr std::array metrics_on_request = {
-    milliseconds("jitter_seconds", of_several_steps<&StepTime::jitter_seconds>),
+    milliseconds("jitter_seconds", of_steps<&StepTime::jitter_seconds, 2>),
     milliseconds("exposed_communication_seconds", exposed_communication),
     Metric{.name = "device_bytes",
            .base_unit = "B",

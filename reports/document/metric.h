@@ -11,6 +11,10 @@
 
 namespace nearmetal {
 
+/// Steps that a window must have for these quantiles to be told.
+inline constexpr int64_t fewest_steps_for_p95 = 20;
+inline constexpr int64_t fewest_steps_for_p99 = 100;
+
 struct Metric {
   const char* name;
   const char* base_unit;  // of the value
@@ -19,7 +23,6 @@ struct Metric {
   bool higher_is_better;
   bool is_throughput;  // of runs in one unit of samples; the others are of any run
   Maybe<double> (*value_of)(const Run& run);
-  int64_t fewest_steps = 0;   // of a window; of fewer, a quantile is little more than the longest
   bool is_of_a_step = false;  // which is longer with a larger batch
   bool is_exact = false;      // without noise: of runs that agree it is known
 };

@@ -142,12 +142,9 @@ constexpr const char* comparison_title = "Comparison";
 
 TitledTable table_of_key_differences(const Comparison& comparison) {
   TextTable table;
-  table.columns = {{"severity"},
-                   {"field"},
-                   {words_of(comparison.options.form).base_title},
-                   {"differs"},
-                   {"where", false, true},
-                   {"allowed"}};
+  table.columns = {
+      {"severity"},           {"field"},  {words_of(comparison.options).base_title}, {"differs"},
+      {"where", false, true}, {"allowed"}};
   for (const KeyDifference& found : comparison.key_differences) {
     table.rows.push_back({to_string(found.severity), found.name, found.base, found.other,
                           found.source, found.allowed ? "yes" : "no"});
@@ -156,7 +153,7 @@ TitledTable table_of_key_differences(const Comparison& comparison) {
 }
 
 TitledTable table_of_environments(const Comparison& comparison) {
-  const SideWords& words = words_of(comparison.options.form);
+  const SideWords& words = words_of(comparison.options);
   TextTable table{.columns = {{"environment"}, {words.base_title}, {words.new_title}}};
   for (const EnvironmentDifference& difference : comparison.environment_differences) {
     table.rows.push_back({difference.name,
@@ -170,11 +167,15 @@ std::string rule_text(const Comparison& comparison) {
   const DecisionRule& rule = comparison.options.rule;
   const bool by_sessions = std::ranges::any_of(
       comparison.rows, [](const ComparisonRow& row) { return row.method == Method::sessions; });
+  const bool few = std::ranges::any_of(comparison.rows, [](const ComparisonRow& row) {
+    return has_few_runs(row.base_side) || has_few_runs(row.new_side);
+  });
   return "margin " + plain_percent(rule.margin) + ", alpha " + plain_percent(rule.alpha) +
          (comparison.corrected_rows > 0 ? "; verdicts after Holm's correction for " +
                                               std::to_string(comparison.corrected_rows) + " rows"
                                         : "") +
          (by_sessions ? "; n: runs a side, in sessions" : "; n: runs a side, or pairs of them") +
+         (few ? std::string("; ") + few_runs_text : "") +
          (comparison.options.order == RowOrder::verdict ? "; worst first" : "");
 }
 
@@ -194,7 +195,7 @@ TitledTable table_of(const Comparison& comparison, Footnotes& footnotes) {
   const bool one_unit = shows_throughput_alone(options);
   if (!one_unit) table.columns.push_back({"metric"});
   const std::string unit = metric_from(options.metrics.front()).unit;
-  const SideWords& words = words_of(options.form);
+  const SideWords& words = words_of(options);
   for (const std::string& side : {words.base_title, words.new_title}) {
     table.columns.push_back({side + (one_unit ? ", " + unit : "") + " [95 %]", true});
   }
@@ -302,7 +303,7 @@ std::string title_of(const Explanation& explanation) {
 
 // Layers, what is unexplained last; as remarks the model, and known causes, most likely first.
 TitledTable table_of(const Explanation& explanation, const CompareOptions& options) {
-  const SideWords& words = words_of(options.form);
+  const SideWords& words = words_of(options);
   TitledTable text;
   text.title = title_of(explanation);
   text.table.columns = {{"layer"},
@@ -364,10 +365,10 @@ Page comparison_page(const RunSet& base, const RunSet& next, const Comparison& c
                      const std::string& verdict) {
   const CompareOptions& options = comparison.options;
   Page page = page_of(comparison);
-  const SideWords& words = words_of(options.form);
+  const SideWords& words = words_of(options);
   page.title = options.form == ComparisonForm::sets
                    ? "nearmetal: new runs against base"
-                   : "nearmetal: a " + words.new_title + " against bare metal";
+                   : "nearmetal: a " + words.new_title + " against " + words.base_name;
   page.verdict = verdict;
   page.leading_charts = 2;  // those of the difference and of the throughput
   page.charts = charts_of(base, next, comparison);

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "reports/compare/comparison_row.h"
+#include "reports/compare/gate.h"
 #include "reports/compare/scaling.h"
 #include "reports/compare/work_text.h"
 #include "reports/sharing/fractions.h"
@@ -22,40 +23,34 @@ std::string capitalised(std::string text) {
   return text;
 }
 
-// The size of a difference without its sign, which words give: "6.00 %", and " [4.1, 7.9]", or why
-// there is no interval.
-std::pair<std::string, std::string> size_of(const ComparisonRow& row) {
-  const double size = std::abs(*row.difference);
+// As the table has it: "-6.00 % [-7.9, -4.1]", or why there is no interval.
+std::string size_of(const ComparisonRow& row) {
   const Maybe<Interval>& found = row.difference_interval;
-  if (!found) {
-    return {replaced(signed_percent(size), "+", ""), " (no interval: " + found.reason + ")"};
-  }
-  const bool down = *row.difference < 0;
-  const auto [percent, bounds] =
-      signed_percents(size, down ? Interval{-found->upper, -found->lower} : *found);
-  return {replaced(percent, "+", ""), " " + replaced(bounds, "+", "")};
+  return found ? signed_percent(*row.difference, *found)
+               : signed_percent(*row.difference) + " (no interval: " + found.reason + ")";
 }
 
 const char* label_of(const SideSummary& side) { return side.emulated ? " (emulated)" : ""; }
 
-// "the VM is 6.00 % slower than bare metal [4.1, 7.9]"; by other metrics "p99_step_seconds of the
-// VM is 6.00 % higher than of bare metal [4.1, 7.9]".
+// "the VM is slower than bare metal, -6.00 % [-7.9, -4.1]"; by other metrics "p99_step_seconds of
+// the VM is higher than of bare metal, +6.00 % [4.1, 7.9]".
 std::string clause_of(const ComparisonRow& row, const CompareOptions& options) {
-  const SideWords& words = words_of(options.form);
+  const SideWords& words = words_of(options);
   if (row.doubt) {
     return "whether " + words.new_name + " differs from " + words.base_name + " is in doubt";
   }
   const bool of_throughput = metric_from(row.metric).is_throughput;
   const bool down = *row.difference < 0;
-  const auto [percent, interval] = size_of(row);
-  const std::string base = words.base_name + label_of(row.base_side) +
-                           (row.since.empty() ? "" : " since " + row.since) + interval;
+  const std::string size = size_of(row);
+  const std::string base =
+      words.base_name + label_of(row.base_side) + (row.since.empty() ? "" : " since " + row.since);
   const std::string next =
       (of_throughput ? "" : row.metric + " of ") + words.new_name + label_of(row.new_side);
-  if (percent == "0.00 %") return next + " differs by 0.00 % from " + base;
+  const bool shows_none = size.find_first_of("123456789") > size.find('%');
+  if (shows_none) return next + " differs from " + base + " by " + size;
   const std::string way = of_throughput ? (down ? "slower than " : "faster than ")
                                         : (down ? "lower than of " : "higher than of ");
-  return next + " is " + percent + " " + way + base;
+  return next + " is " + way + base + ", " + size;
 }
 
 std::string counts_of(const Rows& rows) {
@@ -69,24 +64,32 @@ std::string counts_of(const Rows& rows) {
 // Runs that could not show so large a drop show nothing; scripts/ci/gate.sh does not let them pass.
 constexpr double large_drop = 0.1;
 
-// " (within one session; other processes disturbed 2 of 10 runs)". A row that compares with an
-// earlier session has runs of another row once more.
-std::string conditions_of(const Comparison& comparison, const std::string& metric) {
+bool has_note(const ComparisonRow& row, const char* code) {
+  return std::ranges::count(row.notes, code, &Warning::code) > 0;
+}
+
+// What threatens the answer: "within one session", "other processes disturbed 2 of 10 runs". A row
+// that compares with an earlier session has runs of another row once more.
+std::vector<std::string> conditions_of(const Comparison& comparison, const std::string& metric) {
   std::vector<std::string> conditions;
   if (holds_within_one_session(comparison)) conditions.emplace_back("within one session");
   if (!comparison.new_hosts.empty()) {
     conditions.push_back("on " + shortened(joined(comparison.new_hosts)) +
                          ", which the baseline never had");
+  } else if (comparison.on_other_machines) {
+    conditions.emplace_back("on different machines");
   }
   int64_t runs = 0, disturbed = 0;
-  bool blind = false;
+  bool blind = false, in_turns = true;
   for (const ComparisonRow& row : comparison.rows) {
     if (row.metric != metric || !row.since.empty()) continue;
     blind = blind || (row.verdict == Verdict::inconclusive &&
                       row.detectable_drop.value.value_or(0) > large_drop);
+    in_turns = in_turns && !(row.log_difference && has_note(row, "not_interleaved"));
     runs += row.base_side.runs + row.new_side.runs;
     disturbed += row.base_side.shared + row.new_side.shared;
   }
+  if (!in_turns) conditions.emplace_back("sides not interleaved");
   if (blind) {
     conditions.push_back("a drop of " + plain_percent(large_drop) + " would not be found with " +
                          plain_percent(planned_power) + " chance");
@@ -95,7 +98,7 @@ std::string conditions_of(const Comparison& comparison, const std::string& metri
     conditions.push_back("other processes disturbed " + std::to_string(disturbed) + " of " +
                          counted(runs, "run"));
   }
-  return conditions.empty() ? "" : " (" + joined(conditions, "; ") + ")";
+  return conditions;
 }
 
 std::string headline_of(const Comparison& comparison, const std::string& metric) {
@@ -117,6 +120,10 @@ std::string headline_of(const Comparison& comparison, const std::string& metric)
     }
     return "On the mean of " + counted(in_mean, "row") + " " +
            clause_of(quoted, comparison.options) + "; row by row: " + counts_of(rows);
+  }
+  if (!rows.front()->difference) {
+    std::erase_if(rows, [](const ComparisonRow* row) { return row->difference.value.has_value(); });
+    return with_own_reasons(rows, comparison) + ": " + to_string(rows.front()->verdict);
   }
   return title_of(*rows.front()) + ", the worst of " + counted(std::ssize(rows), "row") + ": " +
          sentence_of(*rows.front(), comparison.options);
@@ -158,7 +165,7 @@ std::vector<std::string> sharing_headlines(const RunSet& set) {
           (ways > 1 ? ", by an interval of all " + std::to_string(ways) + " ways together" : "")};
 }
 
-constexpr size_t most_scaling_headlines = 4;
+constexpr size_t most_headlines = 4;
 
 std::string efficiency_text(const ScalingPoint& point) {
   return estimate_text(100 * point.efficiency) + " %";
@@ -182,11 +189,11 @@ std::vector<std::string> scaling_headlines(const RunSet& set) {
              return other.reference == point.reference && other.ranks > point.ranks;
            });
   });
-  if (points.size() > most_scaling_headlines) return {range_of_efficiency(points)};
+  if (points.size() > most_headlines) return {range_of_efficiency(points)};
   return transformed(points, [](const ScalingPoint& point) {
-    return point.arm + " has " + estimate_text(point.speedup) +
-           " times the throughput of one rank of " + point.reference + ": " +
-           efficiency_text(point) + " of the ideal for " + counted(point.ranks, "rank");
+    return "'" + point.arm + "' has " + estimate_text(point.speedup) +
+           " times the throughput of one rank of '" + point.reference +
+           "': " + efficiency_text(point) + " of the ideal for " + counted(point.ranks, "rank");
   });
 }
 
@@ -194,14 +201,16 @@ std::vector<std::string> throughput_headlines(const RunSet& set) {
   const bool any_complete =
       std::ranges::any_of(set.arms, [](const RunArm& arm) { return !complete_runs(arm).empty(); });
   if (!set.arms.empty() && !any_complete) return {"No run is complete"};
-  if (set.arms.size() != 1) return {};
-  const RunArm& arm = set.arms.front();
-  if (!different_work(arm).empty()) return {};
-  const Metric& metric = throughput_metric(unit_of(arm));
-  const SideSummary side = summary_of_arm(arm, metric);
-  if (!side.geometric_mean) return {};
-  return {arm.name + ": " + mean_text(side, metric) + " " + metric.unit + " in " +
-          counted(side.runs, "run")};
+  std::vector<std::string> lines;
+  if (set.arms.size() > most_headlines) return lines;
+  for (const RunArm& arm : set.arms) {
+    const Metric& metric = throughput_metric(unit_of(arm));
+    const SideSummary side = summary_of_arm(arm, metric);
+    if (!different_work(arm).empty() || !side.geometric_mean) continue;
+    lines.push_back(arm.name + ": " + mean_text(side, metric) + " " + metric.unit + " in " +
+                    counted_files(counted(side.runs, "run"), arm));
+  }
+  return lines;
 }
 
 }  // namespace
@@ -218,11 +227,14 @@ std::string sentence_of(const ComparisonRow& row, const CompareOptions& options)
 }
 
 std::vector<std::string> headlines(const Comparison& comparison) {
-  std::vector<std::string> lines;
+  std::vector<std::string> lines, said;
   for (const std::string& metric : comparison.options.metrics) {
     const std::string line = headline_of(comparison, metric);
     if (line.empty()) continue;
-    lines.push_back(line + conditions_of(comparison, metric));
+    std::vector<std::string> conditions = conditions_of(comparison, metric);
+    std::erase_if(conditions, [&](const auto& one) { return find_in(said, one) != nullptr; });
+    lines.push_back(line + (conditions.empty() ? "" : " (" + joined(conditions, "; ") + ")"));
+    append(said, std::move(conditions));
   }
   return lines;
 }

@@ -23,18 +23,39 @@
 namespace nearmetal {
 namespace {
 
+// Those that are asked for by name; of all, or of the usual ones, those that a run has.
+std::vector<const Metric*> listed_metrics(const RunSet& set, const RunArm& arm) {
+  const auto asks_for = [&](const char* name) { return find_in(set.metrics, name) != nullptr; };
+  const bool usual = set.metrics.empty(), is_open = complete_runs(arm).empty();
+  std::vector<const Metric*> metrics = usual ? shown_metrics({unit_of(arm)}, shows_latency(arm))
+                                             : all_metrics_of(std::vector{unit_of(arm)});
+  std::erase_if(metrics, [&](const Metric* metric) {
+    const bool is_throughput = metric == &throughput_metric(unit_of(arm));
+    if (asks_for(metric->name) || (is_throughput && asks_for(throughput_of_runs))) return false;
+    const bool has_none = !is_open && summary_of_arm(arm, *metric).runs == 0;
+    return has_none || !(usual || asks_for(all_of_runs));
+  });
+  return metrics;
+}
+
+constexpr const char* how_to_list = "all figures: --metric all";
+
+// Arms beside one another answer by how they compare; of one arm, or where they are asked for,
+// there are all figures.
+bool lists_figures(const RunSet& set) {
+  return set.arms.size() < 2 || !set.metrics.empty() || !set.cost_notes.empty();
+}
+
 // The runs that are not complete, for one metric; for the others what complete runs lack.
-std::vector<LeftOut> left_out_of(const RunArm& arm) {
-  std::vector<LeftOut> found;
-  bool is_first = true;
-  std::vector<const Metric*> metrics = metrics_of(std::vector{unit_of(arm)});
-  if (is_imported(arm)) metrics.clear();  // a value that its file lacks is missing from no mean
-  std::ranges::copy(cost_metrics(arm), std::back_inserter(metrics));
+std::vector<LeftOut> left_out_of(const RunSet& set, const RunArm& arm) {
+  std::vector<LeftOut> found = nearmetal::left_out_of(arm, throughput_metric(unit_of(arm)));
+  std::vector<const Metric*> metrics = cost_metrics(arm);
+  // A value that its file lacks is missing from no mean.
+  if (lists_figures(set) && !is_imported(arm)) append(metrics, listed_metrics(set, arm));
+  std::erase(metrics, &throughput_metric(unit_of(arm)));
   for (const Metric* metric : metrics) {
-    for (const LeftOut& run : left_out_of(arm, *metric)) {
-      if (is_first || !run.metric.empty()) found.push_back(run);
-    }
-    is_first = false;
+    std::ranges::copy_if(nearmetal::left_out_of(arm, *metric), std::back_inserter(found),
+                         [](const LeftOut& run) { return !run.metric.empty(); });
   }
   return found;
 }
@@ -51,7 +72,7 @@ void add_left_out(std::vector<std::string>& lines, const RunSet& set) {
   using Key = std::pair<std::string, std::string>;  // what they lack, and why
   std::map<Key, std::pair<std::vector<std::string>, std::vector<LeftOut>>> reasons;
   for (const RunArm& arm : set.arms) {
-    for (const LeftOut& run : left_out_of(arm)) {
+    for (const LeftOut& run : left_out_of(set, arm)) {
       auto& [arms, runs] = reasons[{run.metric, run.why}];
       if (arms.empty() || arms.back() != arm.name) arms.push_back(arm.name);
       runs.push_back(run);
@@ -221,7 +242,7 @@ TextTable report_table(const RunSet& set) {
   table.columns = {{"arm"},     {"metric"},       {"mean [95 %]", true},
                    {"n", true}, {"spread", true}, {"left out", true}};
   for (const RunArm& arm : set.arms) {
-    std::vector<const Metric*> metrics = shown_metrics({unit_of(arm)}, shows_latency(arm));
+    std::vector<const Metric*> metrics = listed_metrics(set, arm);
     if (is_imported(arm)) metrics.push_back(&bus_bandwidth_metric());
     std::ranges::copy(cost_metrics(arm), std::back_inserter(metrics));
     for (const Metric* shown : metrics) {
@@ -229,7 +250,7 @@ TextTable report_table(const RunSet& set) {
       const SideSummary side = summary_of_arm(arm, metric);
       if (side.runs == 0 && is_imported(arm)) continue;  // a published file tells few figures
       table.rows.push_back({arm.name, std::string(metric.name) + ", " + metric.unit,
-                            mean_text(side, metric), std::to_string(side.runs),
+                            mean_text(side, metric), counted_files(std::to_string(side.runs), arm),
                             side.spread ? significant(100 * side.spread->deviation, 2) + " %" : "-",
                             std::to_string(side.left_out)});
     }
@@ -241,11 +262,23 @@ Page head_of(const RunSet& set) {
   Page page{.work = work_lines({{"", &set}}), .headlines = headlines(set)};
   if (shares_a_device(set)) page.tables = fraction_tables(set);
   page.remarks = run_warnings(set);
+  const bool few = std::ranges::any_of(set.arms, [](const RunArm& arm) {
+    return has_few_runs(summary_of_arm(arm, throughput_metric(unit_of(arm))));
+  });
+  if (few) page.remarks.insert(page.remarks.begin(), few_runs_text);
   return page;
 }
 
-TitledTable scaling_of_arms(const RunSet& set) {
-  return {.title = "Scaling", .table = scaling_table(set), .titled = false};
+void add_scaling(Page& page, const RunSet& set, const char* legend = "") {
+  TextTable table = scaling_table(set);
+  if (table.rows.empty()) return;
+  page.tables.push_back(
+      {.title = "Scaling", .table = std::move(table), .legend = legend, .titled = false});
+}
+
+void add_figures(Page& page, const RunSet& set, bool folded) {
+  page.tables.push_back(
+      {.title = "All figures", .table = report_table(set), .titled = false, .folded = folded});
 }
 
 }  // namespace
@@ -286,10 +319,8 @@ std::vector<TitledTable> details_of(const Sides& sides) {
 Page page_of(const RunSet& set) {
   Page page = head_of(set);
   append(page.tables, tables_beside_figures(set));
-  if (shows_speedup(set)) page.tables.push_back(scaling_of_arms(set));
-  const bool folded = set.cost_notes.empty();
-  page.tables.push_back(
-      {.title = "All figures", .table = report_table(set), .titled = false, .folded = folded});
+  if (set.arms.size() > 1) add_scaling(page, set, lists_figures(set) ? "" : how_to_list);
+  if (lists_figures(set)) add_figures(page, set, set.cost_notes.empty() && set.metrics.empty());
   if (TextTable sessions = session_table(set); !sessions.rows.empty()) {
     page.tables.push_back({.title = "Sessions over time", .table = std::move(sessions)});
   }
@@ -306,8 +337,7 @@ Page page_of(const RunSet& set) {
 Page sweep_page(const RunSet& set) {
   Page page = head_of(set);
   append(page.tables, knee_tables(set));
-  TitledTable scaling = scaling_of_arms(set);
-  if (!scaling.table.rows.empty()) page.tables.push_back(std::move(scaling));
+  add_scaling(page, set);
   if (!set.cost_notes.empty()) page.tables.push_back({"All figures", report_table(set)});
   return page;
 }
@@ -319,6 +349,7 @@ Page report_page(const GroupedRuns& runs) {
   page.title = "nearmetal: " + (task.empty() ? "training" : task) + " throughput";
   page.work = work_lines(sides);
   page.charts = charts_of(runs);
+  if (!lists_figures(runs.all)) add_figures(page, runs.all, true);
   append(page.tables, details_of(sides));
   return page;
 }

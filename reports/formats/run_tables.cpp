@@ -83,8 +83,7 @@ std::string ranks_text(const RunArm& arm) {
          (run.jobs.empty() ? "" : " in " + std::to_string(run.jobs.size()) + " jobs");
 }
 
-constexpr int behind_rate = 4;         // the column
-constexpr size_t scaling_columns = 4;  // the last ones
+constexpr int behind_rate = 4;  // the column
 
 void insert_latency(const RunArm& arm, std::vector<std::string>& row) {
   const auto text = [&](const Metric& metric) {
@@ -103,7 +102,7 @@ bool is_beyond_linear(const ScalingPoint& point) {
 std::vector<std::string> row_of(const RunSet& set, const RunArm& arm, const ScalingPoint* point) {
   const Metric& metric = throughput_metric(unit_of(arm));
   const SideSummary side = summary_of_arm(arm, metric);
-  const auto all = std::to_string(arm.runs.size());
+  const std::string all = counted_files(std::to_string(arm.runs.size()), arm);
   if (side.runs == 0) return {name_of(arm), "-", "0 of " + all, "-", "-", "-", "-", "-"};
   std::vector<std::string> row = {
       name_of(arm),
@@ -228,13 +227,12 @@ TextTable scaling_table(const RunSet& set) {
   for (const RunArm& arm : set.arms) {
     if (arm.runs.empty() || arm.share || !key_value(arm.runs.front(), "share").empty()) continue;
     table.rows.push_back(row_of(set, arm, find_in(points, arm.name, &ScalingPoint::arm)));
+    // Said of each, it says nothing.
+    std::string& against = table.rows.back().back();
+    if (points.empty() && against == none_has_fewer_ranks) against = "-";
     if (latency) insert_latency(arm, table.rows.back());
   }
-  // A single arm has nothing that it could be compared with.
-  if (set.arms.size() == 1) {
-    table.columns.resize(table.columns.size() - scaling_columns);
-    for (auto& row : table.rows) row.resize(table.columns.size());
-  }
+  leave_out_empty_columns(table);
   return table;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "base/text_table.h"
+#include "reports/document/metric.h"
 #include "reports/statistics/statistics.h"
 
 namespace nearmetal {
@@ -105,6 +106,12 @@ SomeRuns timed_runs(const RunArm& arm) {
 }
 
 Maybe<double> worst_p99_seconds(const RunArm& arm) {
+  int64_t fewest = fewest_steps_for_p99;
+  for (const SetRun* run : timed_runs(arm)) {
+    if (run->run.window) fewest = std::min(fewest, run->run.window->steps);
+    for (const auto& job : run->run.jobs) fewest = std::min(fewest, job.steps.value_or(fewest));
+  }
+  if (fewest < fewest_steps_for_p99) return Unknown{"a window of few steps"};
   return worst_of_ranks(arm, [](const Rank& rank) -> Maybe<double> {
     if (!rank.step_time) return Unknown{rank.step_time.reason};
     return rank.step_time->p99_seconds;

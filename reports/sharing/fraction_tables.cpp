@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "reports/compare/comparison_row.h"
 #include "reports/sharing/fractions.h"
 
 namespace nearmetal {
@@ -46,14 +47,20 @@ constexpr const char* unlike_legend =
     "; weighted speedup: the sum over jobs of each one's speed over its speed alone; it takes the "
     "place of throughput for unlike jobs, and is 1 for jobs one after another";
 
-std::string cost_legend(const UnitWords& words, const DeviceWords& device) {
+std::string cost_legend(const TextTable& table, const UnitWords& words, const DeviceWords& device) {
+  const auto if_there = [&](const char* column, const std::string& text) {
+    return find_in(table.columns, column, &TextTable::Column::title) != nullptr ? text : "";
+  };
   return std::string("each job: ") + words.rate +
-         " of the slowest and of the fastest job; fairness: Jain's index; p99 step: over that of a "
-         "job alone; GB, W: peak memory and mean power of " +
-         device.name + "; a job has: " + device.part + ", at most";
+         " of the slowest and of the fastest job; fairness: Jain's index" +
+         if_there("p99 step", "; p99 step: over that of a job alone") +
+         if_there("GB", std::string("; GB: peak memory of ") + device.name) +
+         if_there("W", std::string("; W: mean power of ") + device.name) +
+         if_there("a job has", std::string("; a job has: ") + device.part + ", at most");
 }
 
-TextTable speed_table(const std::vector<FractionPoint>& points, const UnitWords& words) {
+TextTable speed_table(const RunSet& set, const std::vector<FractionPoint>& points,
+                      const UnitWords& words) {
   TextTable table{.columns = {{"arm"},
                               {"runs", true},
                               {std::string(words.rate) + " [95 %]", true},
@@ -64,9 +71,11 @@ TextTable speed_table(const std::vector<FractionPoint>& points, const UnitWords&
   const bool unlike = has_unlike_jobs(points);
   if (unlike) table.columns.insert(table.columns.begin() + 3, {"weighted speedup", true});
   for (const FractionPoint& point : points) {
+    const RunArm* arm = arm_named(point.arm, set);
+    const Metric& metric = throughput_metric(arm ? unit_of(*arm) : SampleUnit::image);
     std::vector<std::string> row = {point.arm,
                                     std::to_string(point.runs),
-                                    speed_cell(point.throughput),
+                                    arm ? mean_text(summary_of_arm(*arm, metric), metric) : "-",
                                     cell(point.of_serial),
                                     cell(point.of_timeslice),
                                     plain_cell(point.slowdown),
@@ -74,6 +83,7 @@ TextTable speed_table(const std::vector<FractionPoint>& points, const UnitWords&
     if (unlike) row.insert(row.begin() + 3, cell(point.weighted_speedup));
     table.rows.push_back(std::move(row));
   }
+  leave_out_empty_columns(table);
   return table;
 }
 
@@ -124,6 +134,7 @@ TextTable cost_table(const std::vector<FractionPoint>& points, const UnitWords& 
                           cell(point.memory_bytes, 1e-9), cell(point.power_watts),
                           cell(point.samples_per_joule), point.given});
   }
+  leave_out_empty_columns(table);
   return table;
 }
 
@@ -173,14 +184,16 @@ std::vector<TitledTable> fraction_tables(const RunSet& set) {
   const bool unlike = has_unlike_jobs(points);
   const DeviceWords& device = device_words_of(set);
   std::vector<TitledTable> tables = {{std::string("Jobs that share ") + device.shared,
-                                      speed_table(points, words),
+                                      speed_table(set, points, words),
                                       speed_legend(device) + (unlike ? unlike_legend : "")}};
   if (unlike) {
     tables.push_back({"Each of unlike jobs, and its speed alone", unlike_table(points),
                       unlike_table_legend(points)});
   }
   const std::string use = std::string(", and use of ") + device.name;
-  tables.push_back({"Each job" + use, cost_table(points, words), cost_legend(words, device)});
+  TextTable costs = cost_table(points, words);
+  const std::string legend = cost_legend(costs, words, device);
+  tables.push_back({"Each job" + use, std::move(costs), legend});
   TextTable neighbours = neighbours_table(set);
   if (!neighbours.rows.empty()) {
     tables.push_back({"What the neighbours did", std::move(neighbours)});
@@ -188,7 +201,7 @@ std::vector<TitledTable> fraction_tables(const RunSet& set) {
   const RunSet best = with_best_batches(set);
   if (best.arms.empty()) return tables;
   const std::vector<FractionPoint> best_points = fractions_of(best, true);
-  tables.push_back({"The best batch of each way", speed_table(best_points, words)});
+  tables.push_back({"The best batch of each way", speed_table(best, best_points, words)});
   tables.push_back({"Each job of these" + use, cost_table(best_points, words)});
   return tables;
 }

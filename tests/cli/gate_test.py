@@ -107,7 +107,7 @@ class Gate(comparing.CompareTest):
         self.assertIn("run / throughput_images_per_second / difference",
                       [given.get("name") for given in suite.iter("property")])
         self.assertRegex(suite.find("testcase/failure").get("message"),
-                         r"^The new set is .* % slower than the base \[.*\]: SLOWER, worse by")
+                         r"^The new set is slower than the base, -.* % \[-.*, -.*\]: SLOWER, worse by")
         page = pathlib.Path(self.path("gate.html")).read_text(encoding="utf-8")
         self.assertIn("verdict: fail: worse by more than 2 %: run (within one session) (exit 1)", page)
         os.remove(self.path("gate.xml"))

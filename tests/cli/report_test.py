@@ -186,6 +186,62 @@ class Report(cli.CliTest):
         self.assertIn("1x1x2, metal", one.out)
         self.assertNotIn("1x1x1", one.out)
 
+    def of_machine(self, name, minute, host, speed=1, **facts):
+        """A sweep that began at that minute, of a machine whose ids follow from its name."""
+        report = made_up.sweep(minute, False, speed)
+        for environment in report["environments"]:
+            environment.update({"host_name": host, "boot_id": f"boot {minute}",
+                                "machine_id": (host.encode().hex() * 16)[:16], **facts})
+        return self.write(name, json.dumps(report))
+
+    def rows_of(self, *places):
+        """Layout, runs and reference of each row."""
+        process = self.call("report", *places, "--format", "markdown")
+        self.assertEqual(process.returncode, 0, process.err)
+        cells = [line[2:-2].split(" | ") for line in process.out.splitlines() if line.startswith("| ")]
+        head = next(i for i, row in enumerate(cells) if row[0] == "layout")
+        table = cells[head + 2:]
+        return {row[0]: (row[2], row[-1]) for row in table if len(row) == len(cells[head])}, process.out
+
+    def test_machines_are_rows_of_their_own(self):
+        self.of_machine("a.json", 0, "metal")
+        self.of_machine("b.json", 60, "guest", 0.5)
+        self.of_machine("c.json", 120, "guest", 0.5)
+        rows, text = self.rows_of("a.json", "b.json", "c.json")
+        self.assertEqual(rows["1x1x2, metal"], ("4", "1x1x1, metal"))
+        self.assertEqual(rows["1x1x2, guest"], ("8 in 2 files", "1x1x1, guest"))
+        self.assertEqual(len(rows), 6, text)
+        self.assertIn("'1x1x4, guest' has ", text)
+        self.of_machine("d.json", 180, "metal", machine_id="f" * 16)
+        self.assertIn("1x1x2, metal (ffffffff)", self.rows_of("a.json", "d.json")[0])
+
+    def test_nights_of_one_machine_are_one_row(self):
+        nights = [self.of_machine(f"{i}.json", 60 * i, "metal") for i in range(6)]
+        rows, text = self.rows_of(*nights)
+        self.assertEqual(rows["1x1x2"], ("24 in 6 files", "1x1x1"))
+        self.assertEqual(len(rows), 3, text)
+        pod = self.of_machine("pod.json", 300, "pod", boot_id="boot 0", machine_id="0" * 16)
+        self.assertEqual(len(self.rows_of(nights[0], pod)[0]), 3, "of the same boot")
+
+    def test_runs_of_different_work_are_rows_of_their_own(self):
+        other = json.loads(SOURCE.read_text(encoding="utf-8"))
+        other["invocation"]["config"]["batch"]["value"] = 7
+        other["arms"][0]["runs"][0]["started_at"] = "2026-11-22T00:00:00Z"
+        larger = self.write("other.json", json.dumps(made_up.settled(other)))
+        text = self.call("report", str(SOURCE), larger, "--format", "text").out
+        for batch in (8, 7):
+            self.assertRegex(text, f"(?m)^run, batch {batch}: [0-9.]+ images/s in 1 run$")
+        self.assertNotIn("did different work", text)
+
+    def test_other_figures_are_listed_on_request(self):
+        sweep = self.write("sweep.json", json.dumps(made_up.sweep(0, False, 1)))
+        self.assertNotIn("median_step_seconds", self.call("report", sweep).out)
+        shown = self.call("report", sweep, "--metric", "median_step_seconds").out
+        self.assertIn("| 1x1x4 | median_step_seconds, ms |", shown)
+        self.assertNotIn("set_up_seconds", shown)
+        self.assertIn("set_up_seconds", self.call("report", sweep, "--metric", "all").out)
+        self.assert_refused(self.call("report", sweep, "--metric", "speed"), 2, "--metric", "speed")
+
     def test_groups_without_files_are_refused(self):
         self.write("a.json", json.dumps(made_up.sweep(0, False, 1)))
         self.write("x=a.json", json.dumps(made_up.sweep(0, False, 1)))

@@ -18,6 +18,7 @@ inline Arm shared_arm(const std::string& name, const ArmShare& share,
   for (const double speed : speeds) {
     Run& run = arm.runs.emplace_back(sample_run());
     run.throughput = speed;
+    run.window.value->steps = 100;
     run.world_size = share.jobs;
     run.ranks[0].monitoring->series = {{"power_watts", 400, 500, 600, {}},
                                        {"memory_used_bytes", 1e9, 2e9, 3e9, {}}};

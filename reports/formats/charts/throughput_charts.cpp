@@ -26,6 +26,11 @@ const UnitWords& words_of(const ShownArms& shown) {
   return words_of(transformed(shown.arms, [](const ShownArm& arm) { return unit_of(*arm.arm); }));
 }
 
+// As the table has it: of few runs the median, without an interval.
+Estimate shown_mean(const SideSummary& side) {
+  return has_few_runs(side) ? Estimate{median(side.values)} : side.mean();
+}
+
 constexpr size_t most_curves = 8;  // as there are colours
 
 struct ShownCurve {
@@ -210,11 +215,11 @@ Chart throughput_chart(const ShownArms& shown) {
     const SideSummary side = summary_of_arm(*arm.arm, metric);
     if (!side.geometric_mean) continue;
     bars.bars.push_back(
-        {arm.row, arm.side_index, arm.kind, side.mean(), complete_values(*arm.arm, metric)});
+        {arm.row, arm.side_index, arm.kind, shown_mean(side), complete_values(*arm.arm, metric)});
     chart.table.rows.push_back(
         {arm.label(), mean_text(side, metric), std::to_string(side.runs), to_string(arm.kind)});
   }
-  chart.caption = "Geometric mean of runs; whiskers: its 95 % interval, none for one run." +
+  chart.caption = "Geometric mean of runs with its 95 % interval; of fewer than 4 the median." +
                   counts_text(chart.table) + left_out_text(shown.left_out);
   const ShownCurves curves = shown_curves(shown);
   if (!hold_all(curves, shown, bars.bars.size())) {
@@ -222,7 +227,7 @@ Chart throughput_chart(const ShownArms& shown) {
   }
   Plot plot = plot_of(curves, [&](const ScalingPoint& point, size_t side) {
     const RunArm& arm = *arm_named(point.arm, *shown.sets[side]);
-    return summary_of_arm(arm, throughput_metric(unit_of(arm))).mean();
+    return shown_mean(summary_of_arm(arm, throughput_metric(unit_of(arm))));
   });
   plot.y = log_axis(plot, words.rate);
   chart.plots = {std::move(plot)};

@@ -122,11 +122,14 @@ TEST(ComparedMetrics, HaveTheirOwnNoise) {
   CompareOptions options;
   options.metrics = {throughput_of_runs, "set_up_seconds", "p99_step_seconds"};
   RunSet base = made_up_set({{"run", {1000, 1001, 999}}});
+  RunSet next = made_up_set({{"run", {1000, 1001, 999}}}, 60);
+  for (RunSet* set : {&base, &next}) {
+    for (SetRun& run : set->arms[0].runs) run.run.window.value->steps = 100;
+  }
   for (SetRun& run : base.arms[0].runs) {
     run.run.ranks[0].step_time.value->relative_standard_error = .002;
   }
-  const Comparison comparison =
-      compare(base, made_up_set({{"run", {1000, 1001, 999}}}, 60), options);
+  const Comparison comparison = compare(base, next, options);
   EXPECT_GT(row_of(comparison, "throughput_images_per_second").base_side.spread->within, 0);
   EXPECT_EQ(row_of(comparison, "set_up_seconds").base_side.spread->within, 0);
   EXPECT_EQ(row_of(comparison, "p99_step_seconds").base_side.spread->within, 0);

@@ -185,8 +185,8 @@ TEST(Cost, OfJobsOnOneGpuIsThatOfEach) {
 TEST(Cost, NamesTheCheapestAndTheFastestWithinTheLimits) {
   CostRequest request = four_twenty;
   const auto answer = [&] { return priced(two_layouts(), request).cost_notes.back(); };
-  const std::string one = "1x1x1, cost 4.199 [4.186, 4.212] in 0.9998 [0.9966, 1.0029] h";
-  const std::string two = "1x1x2, cost 4.420 [4.405, 4.435] in 0.5262 [0.5244, 0.5279] h";
+  const std::string one = "1x1x1, cost 4.199 (4.198 to 4.200) in 0.9998 (0.9995 to 1.000) h";
+  const std::string two = "1x1x2, cost 4.420 (4.419 to 4.421) in 0.5262 (0.5260 to 0.5263) h";
   EXPECT_EQ(answer(), "resnet50 training: cheapest is " + one + "; fastest is " + two);
   request.deadline_hours = 1;  // which the mean of 1x1x1 meets, and its interval does not
   EXPECT_EQ(answer(), "resnet50 training within 1 h: cheapest is " + two + "; fastest is " + two);

@@ -78,6 +78,34 @@ TEST(EnvironmentDifferences, IdsOfALaunchAreNone) {
               ElementsAre(EnvironmentDifference{"variables/OMPI_MCA_btl", "(none)", "tcp"}));
 }
 
+TEST(EnvironmentDifferences, WhatMpirunAndItsCallByASweepSetAreNone) {
+  const auto one = machine(true, MachineKind::vm);
+  auto other = one;
+  for (const auto& [name, value] :
+       std::vector<std::pair<std::string, std::string>>{{"btl", "self,vader"},
+                                                        {"pml", "ob1"},
+                                                        {"ess", "pmi"},
+                                                        {"initial_wdir", "/tmp"},
+                                                        {"hwloc_base_binding_policy", "none"},
+                                                        {"rmaps_base_mapping_policy", "slot"},
+                                                        {"orte_launch", "1"},
+                                                        {"pmix", "^s1"},
+                                                        {"mpi_oversubscribe", "0"}}) {
+    other[0].variables["OMPI_MCA_" + name] = value;
+  }
+  other[0].variables["PMIX_MCA_psec"] = "native";
+  EXPECT_THAT(environment_differences(one, other), IsEmpty());
+  auto split = other;
+  split[0].variables["OMPI_MCA_btl"] = "self,tcp";
+  EXPECT_THAT(environment_differences(other, split), IsEmpty());
+  for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{
+           {"pml", "ucx"}, {"coll_tuned_use_dynamic_rules", "1"}, {"btl_tcp_if_include", "lo"}}) {
+    auto chosen = other;
+    chosen[0].variables["OMPI_MCA_" + name] = value;
+    EXPECT_EQ(environment_differences(other, chosen).size(), 1U) << name;
+  }
+}
+
 TEST(EnvironmentDifferences, AnAddressOfANicIsNoneAndASlowerLinkIsOne) {
   auto one = machine(true, MachineKind::vm), other = one;
   one[0].rdma[0].ports[0].gids[0].gid = std::string("fe80::1");

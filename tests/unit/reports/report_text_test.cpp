@@ -64,7 +64,8 @@ TEST(ReportText, SaysWhatWasMeasured) {
   const std::string line =
       "resnet50 training, fp16, batch 256, 224x224, NVIDIA H200, host host, 2026-01-31";
   EXPECT_EQ(work_line(set), line);
-  EXPECT_THAT(text_of(markdown, set), testing::StartsWith(line + "\n\n**run: 1005 ["));
+  EXPECT_THAT(text_of(markdown, set),
+              testing::StartsWith(line + "\n\n**run: 1005 (1000 to 1010) images/s in 2 runs**"));
   EXPECT_THAT(text_of(print_github_summary, set), HasSubstr("## nearmetal\n\n" + line));
   Report other = made_up_report({{"run", {20}}}, 60);
   other.invocation.config.model = "resnet18";
@@ -126,15 +127,40 @@ void text(std::ostream& out, const RunSet& set) { print_text(out, set); }
 
 TEST(ReportText, ShowsHowThroughputScales) {
   const std::string shown = text_of(text, scaling_set());
-  EXPECT_THAT(shown, HasSubstr("\n1x1x2 has 1.90 [1.79, 2.02]"));
-  EXPECT_THAT(shown, HasSubstr(" times the throughput of one rank of 1x1x1: 95"));
-  EXPECT_THAT(shown, HasSubstr("1x1x2   2         2   192 [168, 219]  1.90 [1.79, 2.02]"));
+  EXPECT_THAT(shown, HasSubstr("\n'1x1x2' has 1.90 [1.79, 2.02]"));
+  EXPECT_THAT(shown, HasSubstr(" times the throughput of one rank of '1x1x1': 95"));
+  EXPECT_THAT(shown, HasSubstr("1x1x2   2         2  192.0 (190.0 to 194.0)  1.90 [1.79, 2.02]"));
   const std::string table = text_of(markdown, scaling_set());
   EXPECT_THAT(table,
               HasSubstr("| layout | ranks | runs | images/s [95 %] | speedup | efficiency |"));
-  EXPECT_THAT(table, HasSubstr("| 1x1x1 | 1 | 2 | 101 [89, 115] | - | - | weak, 256 a rank | "
-                               "reference |"));
+  EXPECT_THAT(table,
+              HasSubstr("| 1x1x1 | 1 | 2 | 101.0 (100.0 to 102.0) | - | - | weak, 256 a rank | "
+                        "reference |"));
   EXPECT_THAT(text_of(text, made_up_set({{"1x1x1", {100, 102}}})), Not(HasSubstr("speedup")));
+}
+
+TEST(ReportText, OfSeveralArmsItListsFiguresWhereTheyAreAskedFor) {
+  RunSet set = scaling_set();
+  for (const auto print : {text, markdown}) {
+    const std::string answer = text_of(print, set);
+    EXPECT_THAT(answer, HasSubstr("speedup"));
+    EXPECT_THAT(answer, HasSubstr("all figures: --metric all"));
+    EXPECT_THAT(answer, Not(HasSubstr("set_up_seconds")));
+  }
+  set.metrics = {"all"};
+  EXPECT_THAT(text_of(markdown, set), HasSubstr("| 1x1x2 | set_up_seconds, s |"));
+  EXPECT_THAT(text_of(markdown, set), Not(HasSubstr("p99_step_seconds"))) << "of few steps";
+  set.metrics = {"median_step_seconds", "throughput"};
+  EXPECT_THAT(text_of(markdown, set), HasSubstr("| 1x1x2 | median_step_seconds, ms |"));
+  EXPECT_THAT(text_of(markdown, set), Not(HasSubstr("set_up_seconds")));
+  set.metrics = {"p99_step_seconds"};
+  EXPECT_THAT(text_of(markdown, set), HasSubstr("its window has 2 steps, fewer than 100"));
+}
+
+TEST(ReportText, OfArmsThatDoNotScaleEachHasAHeadline) {
+  EXPECT_THAT(
+      text_of(text, made_up_set({{"a", {100, 102, 101, 100}}, {"b", {7}}})),
+      HasSubstr("\na: 100.7 [99.2, 102.3] images/s in 4 runs\nb: 7.000 images/s in 1 run\n"));
 }
 
 TEST(ReportText, DoubtsTheReferenceWhereMoreThanSpreadIsBeyondLinear) {

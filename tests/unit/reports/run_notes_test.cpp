@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,20 +20,36 @@ struct RunNotes : testing::Test {
   CompareOptions options;
 };
 
-TEST_F(RunNotes, AQuantileOfFewSteps) {
-  const auto notes_with = [&](const char* metric, int64_t steps) {
+TEST_F(RunNotes, AQuantileOfFewStepsIsNotKnown) {
+  const auto row_with = [&](const char* metric, int64_t steps) {
     options.metrics = {metric};
     for (RunSet* set : {&next, &base}) {
-      for (SetRun& run : set->arms[0].runs) run.run.window.value->steps = 1000;
+      for (SetRun& run : set->arms[0].runs) run.run.window.value->steps = steps;
     }
-    next.arms[0].runs[2].run.window.value->steps = steps;
-    return notes_of("few_steps");
+    return compare(base, next, options).rows.at(0);
   };
-  EXPECT_EQ(notes_with("p99_step_seconds", 99), 1);
-  EXPECT_EQ(notes_with("p99_step_seconds", 100), 0);
-  EXPECT_EQ(notes_with("p95_step_seconds", 19), 1);
-  EXPECT_EQ(notes_with("p95_step_seconds", 20), 0);
-  EXPECT_EQ(notes_with("median_step_seconds", 2), 0);
+  const auto is_known = [&](const char* metric, int64_t steps) {
+    return row_with(metric, steps).verdict != Verdict::not_comparable;
+  };
+  EXPECT_FALSE(is_known("p99_step_seconds", 99));
+  EXPECT_TRUE(is_known("p99_step_seconds", 100));
+  EXPECT_FALSE(is_known("p95_step_seconds", 19));
+  EXPECT_TRUE(is_known("p95_step_seconds", 20));
+  EXPECT_FALSE(is_known("jitter_seconds", 1));
+  EXPECT_TRUE(is_known("median_step_seconds", 1));
+  EXPECT_THAT(row_with("p99_step_seconds", 40).reason,
+              testing::HasSubstr("its window has 40 steps, fewer than 100"));
+  options.metrics = {all_of_runs};
+  for (const ComparisonRow& row : compare(base, next, options).rows) {
+    EXPECT_NE(row.metric, "p99_step_seconds") << "no verdict on the longest of 40 steps";
+  }
+}
+
+TEST_F(RunNotes, TheSidesOfTwoSessionsAreNotInterleavedEither) {
+  EXPECT_EQ(notes_of("not_interleaved"), 1);
+  for (SetRun& run : next.arms[0].runs) run.session = "a VM";
+  EXPECT_EQ(notes_of("few_sessions"), 1);
+  EXPECT_EQ(notes_of("not_interleaved"), 1);
 }
 
 TEST_F(RunNotes, NoiseWithinRunsThatHidesHowTheyDiffer) {
