@@ -89,8 +89,8 @@ void print_wrapped(std::ostream& out, const std::string& line, int indent = 4);
 /// follows is below the words, or indented by four columns. Control characters are shown as '?'.
 void print_line(std::ostream& out, const std::string& line, const std::string& lead = "");
 
-/// Prints with title, the columns of words that had no room, legend and remarks; as GitHub's Markdown an
-/// empty line follows.
+/// Prints with title, the columns of words that had no room, legend and remarks; as GitHub's
+/// Markdown an empty line follows.
 void print_aligned(std::ostream& out, const TitledTable& titled, bool colour = false);
 void print_markdown(std::ostream& out, const TitledTable& titled);
 

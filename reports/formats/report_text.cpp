@@ -43,7 +43,8 @@ constexpr const char* how_to_list = "all figures: --metric all";
 // Arms beside one another answer by how they compare; of one arm, or where they are asked for,
 // there are all figures.
 bool lists_figures(const RunSet& set) {
-  return set.arms.size() < 2 || !set.metrics.empty() || !set.cost_notes.empty();
+  return set.arms.size() < 2 || !set.metrics.empty() || !set.cost_notes.empty() ||
+         is_imported(set.arms.front());  // which may have no throughput, but that of links
 }
 
 // The runs that are not complete, for one metric; for the others what complete runs lack.
@@ -319,7 +320,9 @@ std::vector<TitledTable> details_of(const Sides& sides) {
 Page page_of(const RunSet& set) {
   Page page = head_of(set);
   append(page.tables, tables_beside_figures(set));
-  if (set.arms.size() > 1) add_scaling(page, set, lists_figures(set) ? "" : how_to_list);
+  if (shows_speedup(set) || !lists_figures(set) || !set.metrics.empty()) {
+    add_scaling(page, set, lists_figures(set) ? "" : how_to_list);
+  }
   if (lists_figures(set)) add_figures(page, set, set.cost_notes.empty() && set.metrics.empty());
   if (TextTable sessions = session_table(set); !sessions.rows.empty()) {
     page.tables.push_back({.title = "Sessions over time", .table = std::move(sessions)});

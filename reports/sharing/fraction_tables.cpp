@@ -48,15 +48,13 @@ constexpr const char* unlike_legend =
     "place of throughput for unlike jobs, and is 1 for jobs one after another";
 
 std::string cost_legend(const TextTable& table, const UnitWords& words, const DeviceWords& device) {
-  const auto if_there = [&](const char* column, const std::string& text) {
-    return find_in(table.columns, column, &TextTable::Column::title) != nullptr ? text : "";
-  };
+  const bool tells_use = find_in(table.columns, "GB", &TextTable::Column::title) != nullptr;
   return std::string("each job: ") + words.rate +
-         " of the slowest and of the fastest job; fairness: Jain's index" +
-         if_there("p99 step", "; p99 step: over that of a job alone") +
-         if_there("GB", std::string("; GB: peak memory of ") + device.name) +
-         if_there("W", std::string("; W: mean power of ") + device.name) +
-         if_there("a job has", std::string("; a job has: ") + device.part + ", at most");
+         " of the slowest and of the fastest job; fairness: Jain's index; p99 step: over that of a "
+         "job alone" +
+         (tells_use ? std::string("; GB, W: peak memory and mean power of ") + device.name +
+                          "; a job has: " + device.part + ", at most"
+                    : "");
 }
 
 TextTable speed_table(const RunSet& set, const std::vector<FractionPoint>& points,
