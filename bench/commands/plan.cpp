@@ -82,13 +82,26 @@ std::string matching(const std::string& flag, const std::string& text, const cha
                               printable(text) + "'");
 }
 
-MpiJobPods::Devices devices_of(const std::string& flag, const std::string& text) {
-  matching(flag, text, R"([a-z0-9.-]+/[A-Za-z0-9_.-]+(=[1-9][0-9]{0,3})?)",
-           "rdma/hca_shared_devices_a or nvidia.com/rdma=4");
-  const size_t end = std::min(text.find('='), text.size());
-  MpiJobPods::Devices devices{text.substr(0, end)};
-  if (end < text.size()) devices.count = std::stoll(text.substr(end + 1));
-  return devices;
+// Names of extended resources, as Kubernetes has them: of a domain that is not its own.
+std::vector<MpiJobPods::Devices> devices_of(const std::string& flag, const std::string& text) {
+  constexpr const char* form =
+      R"((?!requests\.|([^/]*\.)?kubernetes\.io/|nvidia\.com/gpu(=|$))[a-z0-9]([a-z0-9-]*[a-z0-9])?)"
+      R"((\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*/[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?(=[1-9][0-9]{0,3})?)";
+  std::vector<MpiJobPods::Devices> all;
+  for (const std::string& one : split(text, ",")) {
+    matching(flag, one, form, "rdma/hca_shared_devices_a or nvidia.com/rdma=4");
+    const size_t end = std::min(one.find('='), one.size());
+    MpiJobPods::Devices devices{one.substr(0, end)};
+    if (end < one.size()) devices.count = std::stoll(one.substr(end + 1));
+    all.push_back(devices);
+  }
+  return all;
+}
+
+std::array<std::string, 2> huge_pages_of(const std::string& flag, const std::string& text) {
+  matching(flag, text, "[1-9][0-9]{0,3}[KMG]i=[1-9][0-9]{0,6}[KMG]i", "2Mi=4Gi");
+  const std::vector<std::string> parts = split(text, "=");
+  return {parts[0], parts[1]};
 }
 
 // "registry.example:5000/nearmetal:1", with a digest or without.
@@ -112,11 +125,19 @@ void add_pod_options(Options& options, MpiJobPods& pods) {
                 pods.image, image_of);
   options.value("--job-name", "NAME", with_default("name of the job, for mpijob", pods.job_name),
                 pods.job_name, like("[a-z]([a-z0-9-]{0,48}[a-z0-9])?", "nearmetal-2"));
-  options.value("--rdma", "RESOURCE[=N]", "RDMA devices of each worker, for mpijob", pods.rdma,
+  options.value("--rdma", "RESOURCE[=N],...", "RDMA devices of each worker, for mpijob", pods.rdma,
                 devices_of);
+  options.value("--hugepages", "SIZE=QUANTITY",
+                "huge pages of each worker, such as 2Mi=4Gi, for mpijob", pods.huge_pages,
+                huge_pages_of);
+  const auto quantity = like("[1-9][0-9]{0,6}[MGT]i?", "64Gi");
   options.number("--cpus", "N", pods.cpus, {1, 1e4}, "CPUs that each worker requests, for mpijob");
   options.value("--memory", "QUANTITY", "memory of each worker, such as 64Gi, for mpijob",
-                pods.memory, like("[1-9][0-9]{0,6}[MGT]i?", "64Gi"));
+                pods.memory, quantity);
+  options.number("--launcher-cpus", "N", pods.launcher_cpus, {1, 1e4},
+                 "CPUs that the launcher requests, for mpijob");
+  options.value("--launcher-memory", "QUANTITY", "memory of the launcher, for mpijob",
+                pods.launcher_memory, quantity);
   options.value("--volume-claim", "NAME", "claim of the volume for reports, for mpijob",
                 pods.volume_claim, like("[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", "reports"));
 }
@@ -127,12 +148,16 @@ void require_pods(const MpiJobPods& pods, Starter starter) {
     throw std::invalid_argument("--format mpijob needs --image, the image of its containers");
   }
   const bool has_image = !pods.image.empty() && starter != Starter::srun;
-  const bool any = has_image || pods.job_name != standard_job_name || pods.rdma || pods.cpus ||
-                   pods.memory || pods.volume_claim;
+  const bool any = has_image || pods.job_name != standard_job_name || !pods.rdma.empty() ||
+                   pods.huge_pages || pods.cpus || pods.memory || pods.launcher_cpus ||
+                   pods.launcher_memory || pods.volume_claim;
+  if (mpi_job && pods.huge_pages && !pods.cpus && !pods.memory) {
+    throw std::invalid_argument("--hugepages needs --memory or --cpus, as Kubernetes does");
+  }
   if (mpi_job || !any) return;
   throw std::invalid_argument(
-      "--image, --job-name, --rdma, --cpus, --memory and --volume-claim are for --format mpijob"
-      " (--image for srun, too)");
+      "--image, --job-name, --rdma, --hugepages, --cpus, --memory, --launcher-cpus, "
+      "--launcher-memory and --volume-claim are for --format mpijob (--image for srun, too)");
 }
 
 void add_plan_options(Options& options, PlanForm& form) {

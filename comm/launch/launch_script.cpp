@@ -190,9 +190,9 @@ trap 'for _ in {1..30}; do [[ -z $(jobs -pr) ]] && break; sleep 0.1; done
 is_ours() { [[ ${SLURM_ARRAY_TASK_ID-$1} == "$1" ]]; } # a repeat
 )";
 
-// `at_end`: lines behind the last launch.
-std::string script_body(const LaunchPlan& plan, bool by_slurm, const std::string& at_end = "") {
-  std::string text = functions;
+// `settings`: lines before what starts launches.
+std::string script_body(const LaunchPlan& plan, bool by_slurm, const std::string& settings = "") {
+  std::string text = functions + settings;
   text += "program=" + shell_quoted(plan.file.launcher.program.value_or("nearmetal")) + "\n";
   if (leaves_choices(plan)) text += first_choices;
   if (by_slurm) text += of_slurm;
@@ -206,7 +206,7 @@ std::string script_body(const LaunchPlan& plan, bool by_slurm, const std::string
     text += for_repeat(launch.repeat, by_slurm) + function_name(launch.layout) + " " + repeat;
     text += by_slurm ? " && wait_for_jobs\n" : "; wait_for_jobs\n";
   }
-  return text + at_end + "\nexit \"$status\"\n";
+  return text + "\nexit \"$status\"\n";
 }
 
 // All limits together.
@@ -287,9 +287,22 @@ constexpr const char* own_folder = R"(folder=$(date -u +%Y%m%dT%H%M%SZ)
 { mkdir "$folder" && cd "$folder"; } || exit 9
 )";
 
+// Also where the job is deleted, or has reached its deadline: the log outlives the files.
+constexpr const char* reports_to_log = R"(
+trap 'rm -rf "$scratch"; cat ./*.report.json' EXIT
+)";
+
 std::string launcher_script(const LaunchPlan& plan, const MpiJobPods& pods) {
   return std::string(shebang) + own_hosts + (pods.volume_claim ? own_folder : "") +
-         script_body(plan, false, "\ncat ./*.report.json");
+         script_body(plan, false, reports_to_log);
+}
+
+// Of a container, by the names of Kubernetes; where it is empty nothing is asked for.
+Json with_resources(Json container, const Json& limits, const std::optional<int64_t>& cpus) {
+  if (!limits.empty()) container["resources"]["limits"] = limits;
+  // A limit of CPUs would stop ranks for parts of each 100 ms.
+  if (cpus) container["resources"]["requests"] = {{"cpu", *cpus}};
+  return container;
 }
 
 Json volume(const char* name, const char* kind, const Json& source) {
@@ -307,8 +320,10 @@ Json launcher_pod(const LaunchPlan& plan, const MpiJobPods& pods) {
       {"args", Json::array({kubernetes_text(launcher_script(plan, pods))})},
       {"workingDir", reports_folder},
       {"volumeMounts", Json::array({Json{{"name", "reports"}, {"mountPath", reports_folder}}})}};
+  Json limits = Json::object();
+  if (pods.launcher_memory) limits["memory"] = *pods.launcher_memory;
   return {{"securityContext", {{"fsGroup", user_id}}},
-          {"containers", Json::array({container})},
+          {"containers", Json::array({with_resources(container, limits, pods.launcher_cpus)})},
           {"volumes", Json::array({reports})}};
 }
 
@@ -322,31 +337,31 @@ Json apart() {
            {{"requiredDuringSchedulingIgnoredDuringExecution", Json::array({term})}}}};
 }
 
-// Requests of GPUs and RDMA devices are their limits.
+// Requests of GPUs, RDMA devices and huge pages are their limits.
 Json worker_limits(int64_t gpus, const MpiJobPods& pods) {
   Json limits = Json::object();
   if (gpus > 0) limits["nvidia.com/gpu"] = gpus;
-  if (pods.rdma) limits[pods.rdma->resource] = pods.rdma->count;
+  for (const MpiJobPods::Devices& rdma : pods.rdma) limits[rdma.resource] = rdma.count;
   if (pods.memory) limits["memory"] = *pods.memory;
+  if (pods.huge_pages) limits["hugepages-" + pods.huge_pages->at(0)] = pods.huge_pages->at(1);
   return limits;
 }
 
 Json worker_pod(const std::vector<Host>& hosts, const MpiJobPods& pods) {
   // The memory that ranks share is 64 MiB in a container unless asked for.
-  Json container = {
-      {"name", container_name},
-      {"image", pods.image},
-      {"volumeMounts", Json::array({Json{{"name", "shared-memory"}, {"mountPath", "/dev/shm"}}})}};
-  const Json limits = worker_limits(hosts.front().gpus, pods);
-  if (!limits.empty()) container["resources"]["limits"] = limits;
-  // A limit of CPUs would stop ranks for parts of each 100 ms.
-  if (pods.cpus) container["resources"]["requests"] = {{"cpu", *pods.cpus}};
-  if (pods.rdma) {  // RDMA registers memory, and so locks it
+  Json mounts = Json::array({Json{{"name", "shared-memory"}, {"mountPath", "/dev/shm"}}});
+  Json volumes = Json::array({volume("shared-memory", "emptyDir", {{"medium", "Memory"}})});
+  if (pods.huge_pages) {
+    const std::string medium = "HugePages-" + pods.huge_pages->at(0);
+    mounts.push_back({{"name", "huge-pages"}, {"mountPath", "/dev/hugepages"}});
+    volumes.push_back(volume("huge-pages", "emptyDir", {{"medium", medium}}));
+  }
+  Json container = {{"name", container_name}, {"image", pods.image}, {"volumeMounts", mounts}};
+  container = with_resources(container, worker_limits(hosts.front().gpus, pods), pods.cpus);
+  if (!pods.rdma.empty()) {  // RDMA registers memory, and so locks it
     container["securityContext"] = {{"capabilities", {{"add", Json::array({"IPC_LOCK"})}}}};
   }
-  Json pod = {
-      {"containers", Json::array({container})},
-      {"volumes", Json::array({volume("shared-memory", "emptyDir", {{"medium", "Memory"}})})}};
+  Json pod = {{"containers", Json::array({container})}, {"volumes", volumes}};
   if (hosts.size() > 1) pod["affinity"] = apart();
   return pod;
 }

@@ -1,9 +1,11 @@
 // A plan as a script of bash, alone, as a batch job of Slurm or as a job of Kubernetes.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "comm/launch/launch_plan.h"
 
@@ -30,15 +32,18 @@ struct MpiJobPods {
 
   std::string job_name = standard_job_name;
   std::string image;  // made by scripts/container/Containerfile, or like it
-  std::optional<Devices> rdma;
-  std::optional<int64_t> cpus;              // of each worker, at least
-  std::optional<std::string> memory;        // of each worker: "64Gi"
+  std::vector<Devices> rdma{};
+  std::optional<std::array<std::string, 2>> huge_pages{};  // size, and that of all: "2Mi", "4Gi"
+  std::optional<int64_t> cpus;                             // of each worker, at least
+  std::optional<std::string> memory;                       // of each worker: "64Gi"
+  std::optional<int64_t> launcher_cpus{};                  // at least
+  std::optional<std::string> launcher_memory{};            // "1Gi"
   std::optional<std::string> volume_claim;  // for the reports; else they go with the launcher
 };
 
 /// A MPIJob of Kubeflow's MPI operator, version v2beta1. A worker with all GPUs of a node stands
 /// for each host; the launcher runs the shell script in the volume of the reports and prints them
-/// to its log at the end. The addresses of the hosts must be those of mpi_job_worker().
+/// to its log at its end. The addresses of the hosts must be those of mpi_job_worker().
 std::string mpi_job_yaml(const LaunchPlan& plan, const MpiJobPods& pods);
 
 /// The name of a worker in the network of the job of that name.

@@ -15,7 +15,8 @@ JOB = ["2x1x2", "1x1x2", "--hosts", "2*2", "--repeats", "2", "--format", "mpijob
 
 # The fields of MPIJob, kubeflow.org/v2beta1, and of pods in it that are used here, with the type of
 # each, as the operator's definition has them; [type] is a list. Servers drop what they do not know.
-QUANTITIES = {"nvidia.com/gpu": int, "memory": str, "rdma/hca": int, "rdma/hca_shared_devices_a": int}
+QUANTITIES = {"nvidia.com/gpu": int, "memory": str, "rdma/hca": int, "rdma/hca_shared_devices_a": int,
+              "nvidia.com/rdma_nic1": int, "hugepages-2Mi": str, "hugepages-1Gi": str}
 POD_SPEC = {
     "securityContext": {"fsGroup": int},
     "containers": [{"name": str, "image": str, "command": [str], "args": [str], "workingDir": str,
@@ -50,6 +51,32 @@ def breaches(value, form, place=""):
         yield place
 
 
+def bytes_of(quantity):
+    """Of a quantity of Kubernetes (apimachinery/pkg/api/resource/quantity.go)."""
+    number, unit = re.fullmatch(r"([1-9]\d*)([KMGT]?i?)", str(quantity)).groups()
+    return int(number) * (1024 if unit.endswith("i") else 1000) ** (" KMGT".find(unit[:1] or " "))
+
+
+def unruly(container):
+    """What the API server refuses of resources: ValidateResourceRequirements() and
+    validateContainerResourceName() of pkg/apis/core/validation/validation.go."""
+    resources = container.get("resources", {})
+    limits = resources.get("limits", {})
+    requests = {**limits, **resources.get("requests", {})}  # as defaulted (pkg/apis/core/v1/defaults.go)
+    for name, quantity in requests.items():
+        huge = name.startswith("hugepages-")
+        if (huge or "/" in name) and limits.get(name) != quantity:
+            yield f"{name}: requests and limits differ"
+        if huge and bytes_of(quantity) % bytes_of(name.partition("-")[2]):
+            yield f"{name}: no whole pages"
+        if huge and not {"cpu", "memory"} & requests.keys():
+            yield f"{name}: neither CPUs nor memory"
+        if "/" in name and not isinstance(quantity, int):
+            yield f"{name}: no integer"
+        if name in limits and name in ("cpu", "memory") and bytes_of(quantity) > bytes_of(limits[name]):
+            yield f"{name}: more is requested than allowed"
+
+
 def expanded(text):
     """As Kubernetes does it with the arguments of a container, where no variable is defined."""
     return re.sub(r"\$\$", "$", text)
@@ -60,6 +87,9 @@ class MpiJob(plans.Plan):
         manifest = yaml.safe_load(self.plan(*arguments))
         self.assertEqual(list(breaches(manifest, MPI_JOB)), [])
         consumers.assert_pods(self, manifest)
+        for replicas in manifest["spec"]["mpiReplicaSpecs"].values():
+            (container,) = replicas["template"]["spec"]["containers"]
+            self.assertEqual(list(unruly(container)), [])
         return manifest
 
     def pod(self, role, *arguments):
@@ -110,6 +140,32 @@ class MpiJob(plans.Plan):
         worker = on_cpus["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
         self.assertNotIn("resources", worker)
 
+    def test_the_launcher_has_resources_of_its_own(self):
+        launcher = self.pod("Launcher")["containers"][0]
+        self.assertNotIn("resources", launcher)
+        asked = ["--launcher-cpus", "2", "--launcher-memory", "1Gi"]
+        resources = self.pod("Launcher", *asked)["containers"][0]["resources"]
+        self.assertEqual(resources, {"limits": {"memory": "1Gi"}, "requests": {"cpu": 2}})
+        worker = self.pod("Worker", *asked)["containers"][0]["resources"]
+        self.assertEqual(worker, {"limits": {"nvidia.com/gpu": 2}})
+
+    def test_huge_pages_come_with_a_volume_of_their_size(self):
+        for pages, size, amount in (("2Mi=4Gi", "2Mi", "4Gi"), ("1Gi=2Gi", "1Gi", "2Gi")):
+            pod = self.pod("Worker", "--hugepages", pages, "--memory", "64Gi")
+            (container,) = pod["containers"]
+            self.assertEqual(container["resources"]["limits"],
+                             {"nvidia.com/gpu": 2, "memory": "64Gi", "hugepages-" + size: amount})
+            volume = {"name": "huge-pages", "emptyDir": {"medium": "HugePages-" + size}}
+            self.assertIn(volume, pod["volumes"])
+            self.assertIn({"name": "huge-pages", "mountPath": "/dev/hugepages"}, container["volumeMounts"])
+        self.pod("Worker", "--hugepages", "2Mi=4Mi", "--cpus", "8")
+        self.assertEqual(list(unruly({"resources": {"limits": {"hugepages-2Mi": "3Mi"}}})),
+                         ["hugepages-2Mi: no whole pages", "hugepages-2Mi: neither CPUs nor memory"])
+
+    def test_rdma_may_be_several_resources(self):
+        limits = self.pod("Worker", "--rdma", "rdma/hca=2,nvidia.com/rdma_nic1")["containers"][0]["resources"]["limits"]
+        self.assertEqual(limits, {"nvidia.com/gpu": 2, "rdma/hca": 2, "nvidia.com/rdma_nic1": 1})
+
     def test_images_are_named_in_every_form(self):
         for image in ("nearmetal", "my/near__metal:1.2-a", "localhost:5000/a/b.c", "a@sha256:" + 64 * "0",
                       "Registry.example/a:1@sha256:" + 64 * "f"):
@@ -153,6 +209,13 @@ class MpiJob(plans.Plan):
         for arguments, fragments in (
                 (["--rdma", "hca"], ["--rdma", "rdma/hca_shared_devices_a", "'hca'"]),
                 (["--rdma", "rdma/hca=0"], ["--rdma", "'rdma/hca=0'"]),
+                *[(["--rdma", name], ["--rdma", f"'{name}'"])
+                  for name in ("rdma/-hca", "-rdma/hca", "rdma..x/hca", "kubernetes.io/hca", "a.kubernetes.io/hca",
+                               "requests.rdma/hca", "nvidia.com/gpu", "nvidia.com/gpu=2", "rdma/" + 64 * "a")],
+                (["--hugepages", "2Mi", "--memory", "1Gi"], ["--hugepages", "2Mi=4Gi", "'2Mi'"]),
+                (["--hugepages", "2M=4G", "--memory", "1Gi"], ["--hugepages", "'2M=4G'"]),
+                (["--hugepages", "2Mi=4Gi"], ["--hugepages", "--memory or --cpus"]),
+                (["--launcher-memory", "1 GB"], ["--launcher-memory", "'1 GB'"]),
                 (["--rdma", "rdma/hca: 1\nx"], ["--rdma"]),
                 (["--memory", "64 GB"], ["--memory", "64Gi", "'64 GB'"]),
                 (["--memory", "0Gi"], ["--memory", "'0Gi'"]),
@@ -165,7 +228,8 @@ class MpiJob(plans.Plan):
                   for image in ("bad image", "Nearmetal", "nearmetal:", "a//b", "a:b:c/d", "")]):
             self.assert_refused(self.call("plan", *JOB, *arguments), 2, *fragments)
         for option in (["--rdma", "rdma/hca"], ["--memory", "1Gi"], ["--volume-claim", "r"],
-                       ["--job-name", "j"], ["--cpus", "8"], POD):
+                       ["--job-name", "j"], ["--cpus", "8"], ["--hugepages", "2Mi=4Gi"],
+                       ["--launcher-cpus", "1"], ["--launcher-memory", "1Gi"], POD):
             self.assert_refused(self.call("plan", "1x1x1", "--hosts", "a:1", *option), 2,
                                 option[0], "are for --format mpijob")
         self.assert_refused(self.call("plan", *JOB[:-2]), 2, "--format mpijob needs --image")

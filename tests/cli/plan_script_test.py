@@ -220,6 +220,23 @@ class Scripts(plans.Plan):
         self.assertEqual(process.stdout, REPORT.read_text(encoding="utf-8") * 2)
         self.assertIn("nearmetal-worker-0.nearmetal:2,nearmetal-worker-1.nearmetal:2", calls[0])
 
+    def test_a_mpi_job_that_is_deleted_prints_what_is_through(self):
+        manifest = yaml.safe_load(self.plan("1x1x2", "--hosts", "1*2", "--repeats", "2", "--image", "i",
+                                            "--format", "mpijob"))
+        launcher = manifest["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]
+        script = self.write("script", re.sub(r"\$\$", "$", launcher["containers"][0]["args"][0]))
+        self.fake("mpirun", f"#!/bin/sh\n[ -e first ] && exec sleep 60\ntouch first\ncat '{REPORT}'\n")
+        environment = {**cli.clean_environment(), "PATH": self.path("bin") + ":" + os.environ["PATH"]}
+        process = subprocess.Popen(["bash", script], cwd=self.folder, env=environment, text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        through = "1-1x1x2-run1.report.json", "1-1x1x2-run2.report.json"
+        self.assertTrue(cli.wait_until(lambda: any(os.path.exists(self.path(name)) for name in through), 10))
+        process.terminate()  # as a kubelet does
+        out, err = process.communicate(timeout=cli.limit(30))
+        self.assertEqual((process.returncode, out), (143, REPORT.read_text(encoding="utf-8")), err)
+        pod = "".join(f"2026-11-29T10:00:00.000000000Z {line}\n" for line in (err + out).splitlines())
+        self.assertEqual(self.call("report", self.write("pod.log", pod)).returncode, 0, "with --timestamps")
+
     @cli.unittest.skipUnless(shutil.which("mpirun") and MODULES_ARE_THERE,
                              "it needs mpirun, and the modules of the CPU and of MPI")
     def test_a_script_trains(self):
