@@ -20,6 +20,7 @@ class AloneWorld : public World {
   int local_rank() const override { return 0; }
   int local_size() const override { return 1; }
   const CallCounts* calls() const override { return nullptr; }
+  Maybe<std::vector<std::string>> transports() const override { return Unknown{"one rank alone"}; }
   std::vector<std::string> all_gather(const std::string& bytes) override { return {bytes}; }
   std::vector<std::string> gather(std::string bytes) override { return {std::move(bytes)}; }
   std::string broadcast(const std::string& bytes) override { return bytes; }

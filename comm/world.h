@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/value.h"
 #include "models/probe.h"
 
 namespace nearmetal {
@@ -49,8 +50,8 @@ struct CallCounts {
   std::atomic<int64_t> begun = 0, ended = 0;
 };
 
-/// All calls but the first four, calls() and abort() are collective: every rank makes them, in
-/// the same order, from the thread that made the world. They throw std::runtime_error.
+/// All calls but the first four, calls(), transports() and abort() are collective: every rank makes
+/// them, in the same order, from the thread that made the world. They throw std::runtime_error.
 class World {
  public:
   virtual ~World() = default;
@@ -61,6 +62,8 @@ class World {
   virtual int local_size() const = 0;
   /// Those of this process so far, which live as long as it does; null: it waits for nobody.
   virtual const CallCounts* calls() const = 0;
+  /// By which MPI exchanged with other ranks until now: "tcp/eth0", "rc_mlx5/mlx5_0:1".
+  virtual Maybe<std::vector<std::string>> transports() const = 0;
 
   /// The bytes that each rank gave, in their order; below 2 GiB together.
   virtual std::vector<std::string> all_gather(const std::string& bytes) = 0;

@@ -28,7 +28,7 @@ struct RunRequest : Workload {
   bool through_mps = false;
   int64_t sharing_jobs = 1;  // jobs that are meant to be on the GPU, or the CPUs, at once
   std::optional<GpuShare> gpu_share;
-  // CIDR of MPI's traffic, which NCCL's takes, too; or "^" and CIDRs that both leave out.
+  // CIDR of MPI's traffic, which NCCL's and UCX's take, too; or "^" and CIDRs that all leave out.
   std::optional<std::string> network;
   double join_seconds = default_patience_seconds;  // of a rank for the others
 };

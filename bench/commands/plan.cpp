@@ -248,6 +248,10 @@ void add_layout_options(Options& options, PlanRequest& request) {
                 [&](const std::string& text) {
                   request.grid.push_back({"batch", split(text, ","), "--batches"});
                 });
+  options
+      .value("--mpi", "tcp|ucx", "transport of MPI's messages [that of the file, or tcp]",
+             request.mpi, parse_choice<MpiTransport>)
+      .words = [] { return all_names<MpiTransport>(); };
   options.value("--neighbours", "LOAD,LOAD,...",
                 "train in one job only; the others copy, compute or use pcie", request.neighbours,
                 distinct_loads);

@@ -23,6 +23,7 @@
 #include "bench/environment/environment.h"
 #include "bench/environment/gpu.h"
 #include "bench/environment/leave_out_host_info.h"
+#include "bench/environment/rdma.h"
 #include "bench/run/defaults.h"
 #include "bench/run/prepare_device.h"
 #include "bench/run/rank_facts.h"
@@ -107,8 +108,9 @@ void publish(const Report& report, const Destination& destination,
   if (destination.file) terminal.remark("report: " + destination.file->string());
 }
 
-// NCCL would find a network of its own; a variable that is set stays. `network`: see RunRequest.
-// Whether this host has an address there.
+// NCCL and UCX would find a network of their own; a variable that is set stays. UCX takes names of
+// devices alone, before MPI starts. `network`: see RunRequest. Whether this host has an address
+// there.
 bool take_network_of_mpi(const std::string& network) {
   const bool left_out = network.starts_with('^');
   std::set<std::string> names = left_out ? std::set<std::string>{"lo"} : std::set<std::string>{};
@@ -117,17 +119,23 @@ bool take_network_of_mpi(const std::string& network) {
   }
   const std::string value = (left_out ? "^=" : "=") + joined({names.begin(), names.end()}, ",");
   if (!names.empty()) setenv("NCCL_SOCKET_IFNAME", value.c_str(), 0);
-  return !names.empty();
+  const char* mpi_by = std::getenv("OMPI_MCA_pml");
+  if (names.empty() || !mpi_by || std::string(mpi_by) != "ucx") return !names.empty();
+  const auto devices = ucx_devices(interfaces_in("0.0.0.0/0"), names, left_out, find_rdma("/"));
+  if (!devices.empty()) setenv("UCX_NET_DEVICES", joined(devices, ",").c_str(), 0);
+  return true;
 }
 
 class RankJob {
  public:
-  RankJob(const RunRequest& request, const Context& context, World& world, Watchdog* watchdog)
+  RankJob(const RunRequest& request, const Context& context, World& world, Watchdog* watchdog,
+          bool has_address)
       : request_(request),
         context_(context),
         terminal_(context.terminal),
         world_(world),
-        watchdog_(watchdog) {
+        watchdog_(watchdog),
+        has_address_(has_address) {
     terminal_.quiet = request.config.quiet || world.rank() > 0;
     // mpirun gives its ranks a terminal of their own, wherever its output goes.
     if (world.size() > 1) terminal_.colour = false;
@@ -200,7 +208,6 @@ class RankJob {
 
   // Binds this rank before anything of size is allocated, and most threads are started.
   RankStart start_on(PreparedDevice& device) {
-    const bool has_address = !request_.network || take_network_of_mpi(*request_.network);
     RankStart start{.argv = context_.argv,
                     .started_at = time_stamp(),
                     .rank = world_.rank(),
@@ -210,7 +217,7 @@ class RankJob {
     const Gpu* gpu = gpus.empty() ? nullptr : &gpus[0];
     together(world_, [&] {
       require_expected(request_.expected, start.environment, gpu);
-      if (has_address) return;
+      if (has_address_) return;
       throw NotAsExpected(FailureCode::expect_hosts, "host " + host_name() +
                                                          " has no address in the network " +
                                                          *request_.network + " (launcher.network)");
@@ -278,6 +285,7 @@ class RankJob {
   Terminal terminal_;
   World& world_;
   Watchdog* watchdog_;
+  bool has_address_;         // in the network that it is to take
   Destination destination_;  // of the report of all ranks
   Destination kept_{};       // the file that a sweep or a script names for the last one; none: none
   std::optional<ProgressReporter> reporter_;  // of a job that a sweep started
@@ -381,11 +389,12 @@ ExitCode run_job(const RunRequest& request, const Context& context) {
     watchdog.emplace(request.join_seconds, context.stop,
                      [&](const std::string& why) { context.terminal.error(why); });
   }
+  const bool has_address = !request.network || take_network_of_mpi(*request.network);
   const std::unique_ptr<World> world = join_world(
       asked.ranks, sums_on_threads ? "--all-reduce " + std::string(collective.name) : "");
   if (watchdog) watchdog->has_joined(*world);
   return as_rank(*world, context.terminal, [&] {
-    RankJob job(request, context, *world, watchdog ? &*watchdog : nullptr);
+    RankJob job(request, context, *world, watchdog ? &*watchdog : nullptr, has_address);
     try {
       return job.run();
     } catch (const std::exception& error) {

@@ -208,6 +208,26 @@ std::vector<RdmaDevice> find_rdma(const fs::path& root) {
                      [&](const std::string& name) { return describe_rdma(name, root); });
 }
 
+std::vector<std::string> ucx_devices(const std::set<std::string>& interfaces,
+                                     const std::set<std::string>& named, bool left_out,
+                                     const std::vector<RdmaDevice>& rdma) {
+  const auto is_named = [&](const std::string& name) { return named.contains(name); };
+  std::vector<std::string> devices;
+  for (const std::string& name : interfaces) {
+    if (is_named(name) != left_out) devices.push_back(name);
+  }
+  for (const RdmaDevice& device : rdma) {
+    for (const RdmaPort& port : device.ports) {
+      std::vector<std::string> own;  // GIDs tell ports of RoCE apart
+      for (const RdmaGid& gid : port.gids) own.push_back(gid.interface.value.value_or(""));
+      if (std::ranges::all_of(own, &std::string::empty)) own = device.interfaces;
+      if (port.state.value != "active" || std::ranges::any_of(own, is_named) == left_out) continue;
+      devices.push_back(device.name + ":" + std::to_string(port.number));
+    }
+  }
+  return devices;
+}
+
 std::vector<NicPath> nic_paths(const Gpu& gpu, const fs::path& root) {
   return transformed(device_names(root), [&](const std::string& name) -> NicPath {
     const fs::path nic = root / "sys/class/infiniband" / name;

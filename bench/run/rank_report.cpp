@@ -410,6 +410,7 @@ Run run_of(const PreparedDevice& device, const RankStart& start, const RankResul
       rank.set_up = set_up;
     }
   }
+  rank.mpi_transports = result.mpi_transports;
   fill_checks(device, result, run, rank);
   fill_stage(device.config, result, run, rank);
   fill_status(result, run);

@@ -60,6 +60,7 @@ struct RankResult {
   double first_step_end_seconds = 0;  // since the process started; only with a step
   std::optional<Monitoring> monitoring;
   Checks checks;
+  Maybe<std::vector<std::string>> mpi_transports{Unknown{"the run ended before"}};
   std::optional<std::string> failure;  // what kept it from going on
 };
 

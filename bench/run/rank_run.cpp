@@ -462,6 +462,7 @@ RankResult run_rank(RankTask& task) {
     task.so_far.is_prepared = true;
     result.prepared = std::move(prepared);
     train_with_progress(task, *program, result);
+    result.mpi_transports = task.world.transports();
     const bool incomplete = result.trained->stopped || failure_of(*result.trained);
     if (maximum_of_ranks(task.world, incomplete) != 0) return;
     together(task.world, [&] {

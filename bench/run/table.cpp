@@ -208,6 +208,8 @@ void print_ranks(const Lines& lines, const Run& run, const RunConfig& config,
     lines.line("bubble", bubble_text(run.pipeline->bubble));
   }
   if (run.communication) print_communication(lines, *run.communication);
+  const auto& ways = run.ranks.front().mpi_transports;
+  if (ways) lines.line("", "MPI by UCX: " + joined(*ways));
 }
 
 void print_memory_and_set_up(const Lines& lines, const Run& run) {

@@ -173,6 +173,16 @@ std::optional<std::string> said_first(const JobProcess& job) {
   return std::nullopt;
 }
 
+// "[time] [host:process:thread] select.c:549 UCX  ERROR text", as each version of UCX writes it
+// (src/ucs/debug/log.c). Open MPI says no more than that it did not start.
+std::string said_by_ucx(const JobProcess& job) {
+  static const Pattern error(R"(\bUCX +ERROR +(\S.*))");
+  for (const std::string& line : job.errors()) {
+    if (const auto found = error.groups_in(line); !found.empty()) return "UCX: " + found[1];
+  }
+  return "";
+}
+
 // Remarks of ssh, or of Open MPI's starter of ssh, which come whether or not it succeeds.
 bool is_remark(const std::string& line) {
   static const Pattern remarks(
@@ -417,6 +427,7 @@ Failure failure_of_job(const JobProcess& job) {
     failure.text = killed ? *killed : last_words(job);
     rank = rank_in(failure.text);
   }
+  if (const std::string ucx = said_by_ucx(job); !ucx.empty()) failure.text += "; " + ucx;
   failure.text +=
       " (" + job.ending() + "; " + place_of(job.progress(rank)) + ")" + left_on_other_hosts(job);
   return failure;

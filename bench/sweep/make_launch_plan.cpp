@@ -206,6 +206,7 @@ Launcher asked_launcher(const PlanRequest& request, const std::vector<Host>& hos
         "--hosts: mpirun logs in everywhere as one user: name the users in ~/.ssh/config instead");
   }
   for (const auto& [name, value] : request.variables) launcher.variables[name] = value;
+  if (request.mpi) launcher.mpi = request.mpi;
   if (user) launcher.remote_shell = launcher.remote_shell.value_or("ssh") + " -l " + *user;
   if (launcher.program) return launcher;
   launcher.program = request.in_container ? "nearmetal" : own_path();

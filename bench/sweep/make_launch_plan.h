@@ -38,6 +38,7 @@ struct PlanRequest {
   std::optional<int64_t> repeats;
   std::optional<double> job_seconds;             // limit of a job, over that of the file
   std::map<std::string, std::string> variables;  // of each rank, over those of the file
+  std::optional<MpiTransport> mpi{};             // over that of the file
   std::optional<std::string> mig_config;         // FILE or FILE#LABEL, which the GPUs must have
   std::optional<LayoutFile> file{};              // instead of `layouts`, with its hosts
   bool plain_alone = false;                      // see LaunchOptions

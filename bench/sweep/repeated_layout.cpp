@@ -232,6 +232,10 @@ PlanRequest request_of_arm(const Report& report, const Arm& arm, const std::stri
   }
   request.repeats = 1;
   request.plain_alone = plain;
+  const int64_t first = arm.runs.at(0).ranks.at(0).environment;
+  const auto& variables = report.environments.at(first).variables;
+  const auto pml = variables.find("OMPI_MCA_pml");
+  if (pml != variables.end() && pml->second == "ucx") request.mpi = MpiTransport::ucx;
   return request;
 }
 

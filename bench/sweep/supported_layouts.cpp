@@ -233,8 +233,14 @@ void require_shares(const LaunchPlan& plan) {
 void require_mpirun(const LaunchPlan& plan) {
   const bool plain = std::ranges::all_of(
       plan.placements, [&](const Placement& placement) { return starts_plainly(plan, placement); });
-  if (plain || is_on_path("mpirun")) return;
-  throw NotSupported("mpirun, which starts the ranks of jobs, is not on PATH: install Open MPI");
+  if (plain) return;
+  if (!is_on_path("mpirun")) {
+    throw NotSupported("mpirun, which starts the ranks of jobs, is not on PATH: install Open MPI");
+  }
+  if (plan.file.launcher.mpi != MpiTransport::ucx) return;
+  const ChildOutput found = run_child({"ompi_info", "--parsable", "--param", "pml", "ucx"}, 30);
+  if (found.exit_status != 0 || !found.text.empty()) return;  // else it is not there to tell
+  throw NotSupported("Open MPI here has no component for UCX (pml ucx), which --mpi asks for");
 }
 
 }  // namespace nearmetal

@@ -64,24 +64,47 @@ std::string assignment(const std::pair<const std::string, std::string>& variable
   return variable.first + "=" + variable.second;
 }
 
-using Variables = std::map<std::string, std::string>;  // of all ranks
+using Variables = std::map<std::string, std::string>;                 // of all ranks
+using Parameters = std::vector<std::pair<std::string, std::string>>;  // of Open MPI
+
+bool is_split(const PlacedJob& job) { return job.ranks.front().vm.has_value(); }
+
+// The networks of TCP for the component of that name, such as btl.
+Parameters networks_of(const PlacedJob& job, const Launcher& launcher, const std::string& name) {
+  if (is_on_one_host(job)) return {};
+  if (launcher.network) return {{name + "_tcp_if_include", *launcher.network}};
+  if (launcher.networks_left_out.empty()) return {};
+  return {{name + "_tcp_if_exclude", "127.0.0.0/8," + joined(launcher.networks_left_out, ",")}};
+}
+
+// What moves messages. By itself Open MPI takes UCX where that has certain NICs alone; the networks
+// of UCX are found by each rank, as they are names of its host's devices (see RunRequest::network).
+Parameters messaging_of(const PlacedJob& job, const Launcher& launcher) {
+  if (launcher.mpi == MpiTransport::ucx) {
+    return {{"pml", "ucx"}, {"opal_common_ucx_tls", "any"}, {"opal_common_ucx_devices", "any"}};
+  }
+  const bool one_host = is_on_one_host(job), split = is_split(job);
+  Parameters found = {{"pml", "ob1"}, {"btl", one_host && !split ? "self,vader" : "self,tcp"}};
+  if (one_host && split) found.emplace_back("btl_tcp_if_include", "lo");
+  nearmetal::append(found, networks_of(job, launcher, "btl"));
+  return found;
+}
+
+// UCX else logs where reports go. Emulated VMs share no memory.
+Variables with_ucx(Variables common, const PlacedJob& job, const Launcher& launcher) {
+  if (launcher.mpi != MpiTransport::ucx) return common;
+  common.emplace("UCX_LOG_FILE", "stderr");
+  if (is_split(job)) common["UCX_TLS"] = "self,tcp";
+  if (is_split(job) && is_on_one_host(job)) common["UCX_NET_DEVICES"] = "lo";
+  return common;
+}
 
 std::vector<std::string> mpirun_of(const PlacedJob& job, const Variables& common,
                                    const Launcher& launcher, const LaunchOptions& options) {
-  std::vector<std::string> command;
+  std::vector<std::string> command = {"mpirun", "--bind-to", "none", "--map-by", "slot"};
   const bool one_host = is_on_one_host(job);
-  const bool split = job.ranks.front().vm.has_value();
-  append(command, {"mpirun", "--bind-to", "none", "--map-by", "slot", "--mca", "pml", "ob1"});
-  append(command, {"--mca", "btl", one_host && !split ? "self,vader" : "self,tcp"});
-  if (one_host && split) append(command, {"--mca", "btl_tcp_if_include", "lo"});
-  if (!one_host && launcher.network) {
-    append(command, {"--mca", "btl_tcp_if_include", *launcher.network});
-    append(command, {"--mca", "oob_tcp_if_include", *launcher.network});
-  }
-  if (!one_host && !launcher.network && !launcher.networks_left_out.empty()) {
-    const std::string networks = "127.0.0.0/8," + joined(launcher.networks_left_out, ",");
-    append(command, {"--mca", "btl_tcp_if_exclude", networks});
-    append(command, {"--mca", "oob_tcp_if_exclude", networks});
+  for (const Parameters& some : {messaging_of(job, launcher), networks_of(job, launcher, "oob")}) {
+    for (const auto& [name, value] : some) append(command, {"--mca", name, value});
   }
   if (!one_host && has_dotted_names(job)) {
     append(command, {"--mca", "orte_keep_fqdn_hostnames", "1"});
@@ -105,7 +128,7 @@ std::vector<std::string> mpirun_of(const PlacedJob& job, const Variables& common
 }
 
 // A step of the allocation. Ranks have the GPUs that Slurm gives it, and bind themselves.
-std::vector<std::string> srun_of(const PlacedJob& job, Variables common,
+std::vector<std::string> srun_of(const PlacedJob& job, Variables common, const Launcher& launcher,
                                  const LaunchOptions& options) {
   std::vector<std::string> nodes;
   for (const PlacedRank& rank : job.ranks) add_new(nodes, rank.address);
@@ -120,6 +143,9 @@ std::vector<std::string> srun_of(const PlacedJob& job, Variables common,
   }
   std::vector<std::string> command;
   const bool on_gpus = common.erase("CUDA_VISIBLE_DEVICES") > 0;
+  for (const auto& [name, value] : launcher.mpi ? messaging_of(job, launcher) : Parameters{}) {
+    common["OMPI_MCA_" + name] = value;
+  }
   if (!common.empty()) command.emplace_back("env");  // --export takes no commas in values
   for (const auto& variable : common) command.push_back(assignment(variable));
   append(command,
@@ -281,12 +307,13 @@ std::vector<std::string> arguments_of(const LaunchPlan& plan, size_t layout, siz
 std::vector<std::string> launch_command(const PlacedJob& job, const Launcher& launcher,
                                         const std::vector<std::string>& run_arguments,
                                         const LaunchOptions& options) {
-  const auto common = common_variables(job);
-  std::vector<std::string> command =
-      options.by_srun ? srun_of(job, common, options) : mpirun_of(job, common, launcher, options);
+  const auto shared = common_variables(job);
+  const Variables common = with_ucx(shared, job, launcher);
+  std::vector<std::string> command = options.by_srun ? srun_of(job, common, launcher, options)
+                                                     : mpirun_of(job, common, launcher, options);
   std::vector<OwnWords> words;
   for (const PlacedRank& rank : job.ranks)
-    words.push_back(own_words(rank, common, !job.stress, options.other_build));
+    words.push_back(own_words(rank, shared, !job.stress, options.other_build));
   const bool alike = std::ranges::count(words, words.front()) == std::ssize(words);
   const OwnWords& around =
       alike ? words.front()

@@ -231,6 +231,12 @@ NM_DEFINE_SPECIAL_MEMBERS(Layout);
 void check(const LayoutFile& file) {
   check_hosts(file.hosts);
   check_variables(file.launcher.variables);
+  const bool emulates = std::ranges::any_of(file.layouts, &Layout::emulate);
+  for (const char* name : {"OMPI_MCA_pml", "UCX_TLS", "UCX_NET_DEVICES"}) {
+    if (!file.launcher.mpi || !file.launcher.variables.contains(name)) continue;
+    if (name[0] == 'U' && (!emulates || file.launcher.mpi != MpiTransport::ucx)) continue;
+    refuse(std::string("/launcher/variables/") + name, "/launcher/mpi decides it");
+  }
   std::set<std::string> names;
   for (size_t i = 0; i < file.layouts.size(); ++i) {
     const std::string place = "/layouts/" + std::to_string(i);

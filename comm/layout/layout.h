@@ -156,10 +156,15 @@ struct Layout {
   bool portable = false;  // its instances took what their hosts have. Not in the file
 };
 
+/// What moves the messages of MPI.
+enum class MpiTransport { tcp, ucx };
+constexpr auto names_of(MpiTransport) { return std::array{"tcp", "ucx"}; }
+
 /// How processes get to their hosts.
 struct Launcher {
   std::optional<std::string> program;            // path of nearmetal on every host; else this one's
   std::optional<std::string> network;            // CIDR of the addresses that MPI uses; else all
+  std::optional<MpiTransport> mpi{};             // none: tcp, and with srun Open MPI's choice
   std::optional<std::string> remote_shell;       // in place of ssh
   std::vector<std::string> networks_left_out{};  // CIDRs that reach no other host; not in the file
   std::map<std::string, std::string> variables;  // environment of every rank

@@ -243,6 +243,9 @@ void fields(Archive& field, Launcher& launcher) {
   field.optional("network", launcher.network, network,
                  "Network of the addresses that MPI uses, such as 10.0.0.0/24. Where hosts have "
                  "several networks that do not all reach one another, MPI may hang without it");
+  field.optional("mpi", launcher.mpi,
+                 "What moves MPI's messages: tcp, on one host shared memory; ucx: what UCX takes, "
+                 "such as RDMA [tcp; with srun Open MPI's choice]");
   field.optional("remote_shell", launcher.remote_shell, plain_text, "In place of ssh");
   field.optional("variables", launcher.variables,
                  "Environment of every rank, over what it has, such as NCCL_IB_HCA");

@@ -17,6 +17,7 @@
 #include "comm/join_ranks.h"
 #include "comm/known_values.h"
 #include "comm/mpi/mpi_sums.h"
+#include "comm/mpi/ucx.h"
 #include "comm/world.h"
 #include "models/load_module.h"
 #include "models/program.h"
@@ -66,7 +67,15 @@ class MpiWorld : public World {
   // All ranks of the job; starts MPI, and ends it with its own life.
   explicit MpiWorld(const std::string& threads_for) : finalizes_(true) {
     const int wanted = threads_for.empty() ? MPI_THREAD_FUNNELED : MPI_THREAD_MULTIPLE;
-    int provided = 0;
+    int provided = 0, priority = 0;
+    const char* by = std::getenv("OMPI_MCA_pml");
+    // Each component has a priority, which MPI tells before it starts.
+    if (by && std::string(by) == "ucx" &&
+        (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS ||
+         MPI_T_cvar_get_index("pml_ucx_priority", &priority) != MPI_SUCCESS)) {
+      throw NotSupported(mpi_version() +
+                         " has no component for UCX (pml ucx), which it is to take");
+    }
     require_mpi(MPI_Init_thread(nullptr, nullptr, wanted, &provided), "MPI_Init");
     if (provided < MPI_THREAD_FUNNELED) throw std::runtime_error("this MPI knows no threads");
     if (provided < wanted) {
@@ -90,6 +99,7 @@ class MpiWorld : public World {
   int local_rank() const override { return local_rank_; }
   int local_size() const override { return local_size_; }
   const CallCounts* calls() const override { return &MpiCall::counts(); }
+  Maybe<std::vector<std::string>> transports() const override { return ucx_transports_taken(); }
 
   std::vector<std::string> all_gather(const std::string& bytes) override {
     const int mine = static_cast<int>(bytes.size());

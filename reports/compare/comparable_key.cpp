@@ -149,6 +149,20 @@ std::string ranks_per_instance(const Run& run) {
   return joined(transformed(counts, [](int64_t count) { return std::to_string(count); }), " ");
 }
 
+// "rc_mlx5 sysv", where MPI carries gradients or stages' values; devices have other names
+// elsewhere.
+std::string mpi_transports(const Run& run) {
+  const auto kind = run.communication ? run.communication->all_reduce : std::nullopt;
+  const bool by_mpi = kind == AllReduceKind::mpi || kind == AllReduceKind::hierarchical ||
+                      (run.pipeline && run.device == Device::cpu);
+  std::set<std::string> names;
+  for (const Rank& rank : run.ranks) {
+    if (!by_mpi || !rank.mpi_transports) continue;
+    for (const std::string& way : *rank.mpi_transports) names.insert(way.substr(0, way.find('/')));
+  }
+  return joined({names.begin(), names.end()}, " ");
+}
+
 std::string share_text(const ArmShare& share) {
   std::string text = to_string(share.mode);
   for (const int64_t percent : share.threads_percent) text += " " + std::to_string(percent) + "%";
@@ -271,6 +285,8 @@ Key comparable_key(const Report& report, const Arm& arm, const Run& run) {
   add_exchange(key, jobs);
   if (run.communication)
     key.push_back({"communication", run.communication->library, Severity::layout});
+  const std::string ways = mpi_transports(run);
+  if (!ways.empty()) key.push_back({"mpi_transports", ways, Severity::layout});
   if (arm.share) key.push_back({"share", share_text(*arm.share), Severity::layout});
   if (!run.jobs.empty()) key.push_back({"ranks_per_job", ranks_per_job(run), Severity::layout});
   key.push_back({"world_size", key_text(run.world_size), Severity::layout});
@@ -292,9 +308,9 @@ std::vector<std::string> fields_that_may_differ() {
       }
     });
   }
-  for (const char* found :
-       {"communication", "share", "ranks_per_job", "world_size", "ranks_per_instance", "gpu_chip",
-        "cpu_model", "threads", "cpu_id", "logical_cpus", "memory", "libraries"}) {
+  for (const char* found : {"communication", "mpi_transports", "share", "ranks_per_job",
+                            "world_size", "ranks_per_instance", "gpu_chip", "cpu_model", "threads",
+                            "cpu_id", "logical_cpus", "memory", "libraries"}) {
     names.emplace_back(found);
   }
   names.insert(names.end(), imported_work.begin(), imported_work.end());

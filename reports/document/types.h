@@ -262,6 +262,7 @@ struct Rank {
   Maybe<double> exposed_communication_seconds;
   std::optional<RankProbes> probes;  // null: not asked for
   std::optional<RankStage> stage;    // null: there is no pipeline
+  Maybe<std::vector<std::string>> mpi_transports{Unknown{"not told"}};  // by UCX: "tcp/eth0"
 
   bool operator==(const Rank&) const = default;
 };
@@ -368,7 +369,7 @@ struct Run {
   std::string device_name;
   std::string device_reason;  // why this device
   int64_t world_size = 1;
-  int64_t parameters = 0;  // of unlike jobs, of all their networks
+  int64_t parameters = 0;                         // of unlike jobs, of all their networks
   Maybe<WarmUp> warm_up;
   Maybe<TimedWindow> window;
   SampleUnit sample = SampleUnit::image;
@@ -427,7 +428,7 @@ struct Arm {
 struct Report {
   NM_DECLARE_SPECIAL_MEMBERS(Report);
   std::string schema = "nearmetal/report";
-  std::string schema_version = "1.16";  // major: breaks readers; minor: adds
+  std::string schema_version = "1.17";  // major: breaks readers; minor: adds
   Kind kind = Kind::measured;
   Status status = Status::complete;
   int64_t exit_code = 0;

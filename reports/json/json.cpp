@@ -112,7 +112,7 @@ constexpr size_t longest_value = 1000;
 constexpr std::array free_texts = {"argv",    "variables",     "host_facts", "kernel_options",
                                    "unknown", "not_monitored", "failure",    "unsupported",
                                    "text",    "seen",          "profiles",   "device_reason",
-                                   "host",    "why",           "subject"};
+                                   "host",    "why",           "subject",    "mpi_transports"};
 
 void change_texts(Json& part, const Change& change, bool is_free = false) {
   if (is_free && part.is_string()) part = change(part.get<std::string>());

@@ -476,6 +476,8 @@ void fields(Archive& field, Rank& rank) {
               "there is nothing else to do");
   field.added("probes", rank.probes, "null: not asked for (--attribute)");
   field.added("stage", rank.stage, "null: there is no pipeline; since 1.11");
+  field.added("mpi_transports", rank.mpi_transports,
+              "By which MPI exchanged with others, as UCX tells: rc_mlx5/mlx5_0:1; since 1.17");
   field("step_seconds", rank.step_seconds, above(0),
         "Every step, warm-up included; empty where step_seconds_bins are not");
   field("loss", rank.loss,

@@ -166,6 +166,10 @@ class MpiJob(plans.Plan):
         limits = self.pod("Worker", "--rdma", "rdma/hca=2,nvidia.com/rdma_nic1")["containers"][0]["resources"]["limits"]
         self.assertEqual(limits, {"nvidia.com/gpu": 2, "rdma/hca": 2, "nvidia.com/rdma_nic1": 1})
 
+    def test_ranks_of_workers_may_take_ucx(self):
+        script = self.pod("Launcher", "--mpi", "ucx")["containers"][0]["args"][0]
+        self.assertIn("--mca pml ucx", script)
+
     def test_images_are_named_in_every_form(self):
         for image in ("nearmetal", "my/near__metal:1.2-a", "localhost:5000/a/b.c", "a@sha256:" + 64 * "0",
                       "Registry.example/a:1@sha256:" + 64 * "f"):

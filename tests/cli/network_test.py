@@ -83,6 +83,22 @@ class Network(NetworkTest):
         for environment in self.report("s.json")["environments"]:
             self.assertEqual(environment["variables"]["NCCL_SOCKET_IFNAME"], "=cable")
 
+    def test_ucx_takes_the_network_that_is_named(self):
+        launcher = {"network": "10.213.77.0/24", "remote_shell": self.path("shell"), "mpi": "ucx"}
+        for host in HOSTS:
+            self.on(host, "mount", "-t", "sysfs", "none", "/sys")  # where UCX looks for interfaces
+        self.bridge_both()  # where each host would reach itself
+        process = self.finished(self.start_sweep([{"shape": "2x1x1", "workload": {"steps": 3}}],
+                                                 launcher=launcher))
+        if process.returncode == 8:
+            self.skipTest(process.err)
+        self.assertEqual(process.returncode, 0, process.err)
+        report = self.report("s.json")
+        for rank in report["arms"][0]["runs"][0]["ranks"]:
+            self.assertEqual(rank["mpi_transports"], ["tcp/cable"])
+        for environment in report["environments"]:
+            self.assertEqual(environment["variables"]["UCX_NET_DEVICES"], "cable")
+
     def test_two_addresses_of_one_machine_are_refused_before_anything_runs(self):
         self.on("host-b", "ip", "address", "add", "10.213.77.3/24", "dev", "cable")
         shell = self.path("shell")

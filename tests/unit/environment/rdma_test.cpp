@@ -52,6 +52,47 @@ TEST(Rdma, DevicesAndPortsAreAsTheKernelShowsThem) {
   EXPECT_EQ(*port.gids[0].interface, "ens1np0");
 }
 
+RdmaDevice two_ports() {
+  RdmaDevice nic;
+  nic.name = "mlx5_0";
+  nic.interfaces = {"eth1", "eth2"};
+  for (const int number : {1, 2}) {
+    RdmaPort port;
+    port.number = number;
+    port.state = std::string("active");
+    RdmaGid gid;
+    gid.interface = "eth" + std::to_string(number);
+    port.gids = {gid};
+    nic.ports.push_back(port);
+  }
+  return nic;
+}
+
+TEST(Rdma, UcxTakesTheInterfacesAndPortsOfANetwork) {
+  using testing::ElementsAre;
+  const std::set<std::string> all = {"docker0", "eth0", "eth1", "eth2", "lo"};
+  RdmaDevice nic = two_ports();
+  EXPECT_THAT(ucx_devices(all, {"eth1"}, false, {nic}), ElementsAre("eth1", "mlx5_0:1"));
+  EXPECT_THAT(ucx_devices(all, {"eth0"}, false, {nic}), ElementsAre("eth0"));
+  EXPECT_THAT(ucx_devices(all, {"docker0", "lo"}, true, {nic}),
+              ElementsAre("eth0", "eth1", "eth2", "mlx5_0:1", "mlx5_0:2"));
+  EXPECT_THAT(ucx_devices(all, {"eth2", "lo"}, true, {nic}),
+              ElementsAre("docker0", "eth0", "eth1", "mlx5_0:1"));
+  nic.ports[0].state = std::string("down");
+  EXPECT_THAT(ucx_devices(all, {"eth1"}, false, {nic}), ElementsAre("eth1"));
+  for (RdmaPort& port : nic.ports) port.gids.clear();
+  nic.ports[0].state = std::string("active");
+  EXPECT_THAT(ucx_devices({"ib0"}, {"ib0"}, false, {nic}), ElementsAre("ib0")) << "of another NIC";
+  nic.interfaces = {"ib0"};
+  EXPECT_THAT(ucx_devices({"ib0"}, {"ib0"}, false, {nic}),
+              ElementsAre("ib0", "mlx5_0:1", "mlx5_0:2"))
+      << "InfiniBand has no GID of its own";
+  nic.interfaces = {};
+  EXPECT_THAT(ucx_devices(all, {"lo", "docker0", "eth0"}, true, {nic}),
+              ElementsAre("eth1", "eth2", "mlx5_0:1", "mlx5_0:2"))
+      << "it is in no network left out";
+}
+
 TEST(Rdma, ModelsHaveTheNamesOfTheListOfPciIds) {
   const HostFixture host("constructed_roce_port_down");
   std::filesystem::create_directories(host.root() / "usr/share/misc");

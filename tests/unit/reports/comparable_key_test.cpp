@@ -17,6 +17,26 @@ std::vector<KeyField> key_of(const Report& report) {
   return comparable_key(report, report.arms[0], report.arms[0].runs[0]);
 }
 
+// With ranks that tell of the ways that MPI took.
+std::string ways_of(AllReduceKind kind, const std::vector<std::string>& first,
+                    const std::vector<std::string>& second) {
+  Report report = sample_report();
+  Run& run = report.arms[0].runs[0];
+  run.communication.emplace().all_reduce = kind;
+  run.ranks.resize(2);
+  run.ranks[0].mpi_transports = first;
+  run.ranks[1].mpi_transports = second;
+  return value_in(key_of(report), "mpi_transports");
+}
+
+TEST(ComparableKey, HoldsTheTransportsOfMpiWhereItCarriesGradients) {
+  using enum AllReduceKind;
+  EXPECT_EQ(ways_of(mpi, {"tcp/eth0", "sysv/memory"}, {"tcp/ens3"}), "sysv tcp");
+  EXPECT_EQ(ways_of(hierarchical, {"rc_mlx5/mlx5_0:1"}, {"rc_mlx5/mlx5_1:1"}), "rc_mlx5");
+  EXPECT_EQ(ways_of(nccl, {"tcp/eth0"}, {"tcp/eth0"}), "") << "they carry no gradients";
+  EXPECT_EQ(value_in(key_of(sample_report()), "mpi_transports", "none"), "none");
+}
+
 // Names of the fields that differ after a change of the sample report.
 std::vector<std::string> changed_by(const std::function<void(Report&)>& change) {
   Report report = sample_report();
@@ -73,7 +93,8 @@ TEST(ComparableKey, EveryFieldMayBeAllowedToDiffer) {
   const auto everything = [](Report& report) {
     nearmetal::Run& run = report.arms[0].runs[0];
     run.world_size = 4;
-    run.communication.emplace();
+    run.communication.emplace().all_reduce = AllReduceKind::mpi;
+    run.ranks.at(0).mpi_transports = std::vector<std::string>{"tcp/eth0"};
     run.jobs.emplace_back();
     report.invocation.config.gradient_type = GradientType::bf16;
     report.invocation.config.host_wait = HostWait::block;

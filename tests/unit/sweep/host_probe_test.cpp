@@ -112,6 +112,38 @@ TEST(HostProbe, NetworksAreLeftOutWhereNoneIsNamed) {
   EXPECT_THAT(command_for({"a", "b"}, launcher), Not(Contains("btl_tcp_if_exclude")));
 }
 
+TEST(HostProbe, UcxIsTakenInPlaceOfTcpWhereItIsAskedFor) {
+  Launcher launcher;
+  launcher.mpi = MpiTransport::ucx;
+  launcher.network = "10.0.0.0/24";
+  const std::vector<std::string> command = command_for({"a", "b"}, launcher);
+  EXPECT_THAT(command, Contains("opal_common_ucx_devices"));
+  for (const char* word : {"ob1", "btl", "btl_tcp_if_include"}) {
+    EXPECT_THAT(command, Not(Contains(word)));
+  }
+  EXPECT_THAT(command, Contains("oob_tcp_if_include"));
+  launcher.mpi = MpiTransport::tcp;
+  EXPECT_EQ(command_for({"a", "b"}, launcher), [] {
+    Launcher standard;
+    standard.network = "10.0.0.0/24";
+    return command_for({"a", "b"}, standard);
+  }());
+}
+
+TEST(HostProbe, RanksOfSrunAreToldByVariables) {
+  LaunchOptions by_srun;
+  by_srun.by_srun = true;
+  Launcher launcher;
+  EXPECT_EQ(command_for({"a", "b"}, launcher, by_srun).front(), "srun") << "Open MPI chooses";
+  launcher.mpi = MpiTransport::ucx;
+  EXPECT_THAT(command_for({"a", "b"}, launcher, by_srun), Contains("OMPI_MCA_pml=ucx"));
+  launcher.mpi = MpiTransport::tcp;
+  launcher.network = "10.0.0.0/24";
+  const std::vector<std::string> command = command_for({"a", "b"}, launcher, by_srun);
+  EXPECT_THAT(command, Contains("OMPI_MCA_pml=ob1"));
+  EXPECT_THAT(command, Contains("OMPI_MCA_btl_tcp_if_include=10.0.0.0/24"));
+}
+
 TEST(HostProbe, AJobHereAsksNoResourceManager) {
   LaunchOptions inside;
   inside.in_allocation = true;

@@ -100,6 +100,9 @@ TEST(RepeatedLayout, AsksForTheSameWorkAndKernels) {
   launched = one;
   (launched.arms[0].config ? *launched.arms[0].config : launched.invocation.config).ranks = 1;
   EXPECT_FALSE(request_of(launched, "a:1").plain_alone) << "a sweep started it by mpirun";
+  EXPECT_FALSE(request_of(launched, "a:1").mpi);
+  launched.environments[0].variables["OMPI_MCA_pml"] = "ucx";
+  EXPECT_EQ(request_of(launched, "a:1").mpi, MpiTransport::ucx);
   const PlanRequest several = request_of(report_of({0, 0}), "a:2");
   EXPECT_FALSE(several.workload.is_given("gpu")) << "of each rank its own";
   EXPECT_EQ(several.workload.config.batch, one.invocation.config.batch);

@@ -65,6 +65,22 @@ TEST(SweepLaunch, AJobAloneStartsWhateverItsClockSays) {
   EXPECT_THAT(*outcome.failure, testing::StartsWith("start -inf "));
 }
 
+// As src/ucs/debug/log.c writes it; recorded of UCX 1.13.1.
+TEST(SweepLaunch, TheFirstErrorOfUcxIsTold) {
+  const std::string error =
+      "echo '[1795971237.424750] [host-b:12932:0]          select.c:549  UCX  ERROR   no active "
+      "messages transport to <no debug data>: tcp/lo - Destination is unreachable' >&2\n";
+  const std::string told =
+      "; UCX: no active messages transport to <no debug data>: tcp/lo - Destination is unreachable "
+      "(exit code ";
+  EXPECT_THAT(*launch({error + "echo MPI_Init >&2; exit 16"}).failure,
+              testing::StartsWith("MPI_Init" + told + "16"));
+  EXPECT_THAT(*launch({error + "echo 'nearmetal: rank 1 failed' >&2; exit 6"}).failure,
+              testing::StartsWith("rank 1 failed" + told + "6"));
+  EXPECT_THAT(*launch({"echo '[1.2] [vm:1:0] a.c:1 UCX  WARN  x' >&2; exit 6"}).failure,
+              testing::Not(HasSubstr("UCX:")));
+}
+
 TEST(SweepLaunch, OneThatWritesWithoutEndIsStoppedAtItsLimits) {
   const TimeLimits limits{.start_seconds = 0.25};
   for (const std::string flood : {"yes", "yes {", "yes >&2", "tr '\\0' { </dev/zero"}) {
