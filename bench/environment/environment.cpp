@@ -3,6 +3,9 @@
 #include <arpa/inet.h>
 #include <hwloc.h>
 #include <ifaddrs.h>
+#include <linux/pkt_sched.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/uio.h>
@@ -100,6 +103,57 @@ Maybe<int64_t> shared_memory(const fs::path& root) {
   struct statvfs system {};
   if (statvfs((root / "dev/shm").c_str(), &system) != 0) return Unknown{"/dev/shm is not there"};
   return static_cast<int64_t>(system.f_blocks * system.f_frsize);
+}
+
+// By type, of a message of the kernel or of one of its attributes.
+std::map<int, const rtattr*> attributes_in(const void* first, int64_t bytes) {
+  std::map<int, const rtattr*> found;
+  const auto* one = static_cast<const rtattr*>(first);
+  for (; RTA_OK(one, bytes); one = RTA_NEXT(one, bytes)) found[one->rta_type] = one;
+  return found;
+}
+
+using TrafficLimits = std::map<int, Maybe<int64_t>>;  // in bits per second, by interface
+
+// What tc limits of all that leaves by an interface; unknown where it shapes in other ways.
+void add_limit(const nlmsghdr* message, TrafficLimits& limits) {
+  // Those that may limit a rate; others order what is sent, or drop it.
+  constexpr std::array shapers = {"tbf", "htb", "hfsc", "cbq", "cake", "netem", "taprio"};
+  const auto* of = static_cast<const tcmsg*>(NLMSG_DATA(message));
+  auto found = attributes_in(TCA_RTA(of), NLMSG_PAYLOAD(message, sizeof *of));
+  const rtattr *kind = found[TCA_KIND], *options = found[TCA_OPTIONS];
+  if (!kind || !options) return;
+  const std::string shaper = static_cast<const char*>(RTA_DATA(kind));
+  if (std::ranges::find(shapers, shaper) == shapers.end()) return;
+  auto bucket = attributes_in(RTA_DATA(options), RTA_PAYLOAD(options));
+  const rtattr *rate = bucket[TCA_TBF_PARMS], *wide = bucket[TCA_TBF_RATE64];
+  Maybe<int64_t>& limit = limits[of->tcm_ifindex] = Unknown{"tc shapes it by " + shaper};
+  if (shaper != "tbf" || of->tcm_parent != TC_H_ROOT || rate == nullptr) return;
+  // In bytes per second; where 32 bits do not hold it, by itself.
+  limit = 8 * (wide ? *static_cast<int64_t*>(RTA_DATA(wide))
+                    : int64_t{static_cast<tc_tbf_qopt*>(RTA_DATA(rate))->rate.rate});
+}
+
+// Of the network namespace of this process.
+TrafficLimits traffic_limits() {
+  struct {
+    nlmsghdr header{NLMSG_LENGTH(sizeof(tcmsg)), RTM_GETQDISC, NLM_F_REQUEST | NLM_F_DUMP, 0, 0};
+    tcmsg message{};
+  } const request;
+  TrafficLimits limits;
+  std::array<nlmsghdr, 4096> answer{};
+  const int file = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+  for (bool more = send(file, &request, sizeof request, 0) > 0; more;) {
+    ssize_t left = recv(file, answer.data(), sizeof answer, 0);
+    more = false;
+    const nlmsghdr* next = answer.data();
+    for (; NLMSG_OK(next, left); next = NLMSG_NEXT(next, left)) {
+      more = next->nlmsg_type == RTM_NEWQDISC;  // the end, and an error, are of other types
+      if (more) add_limit(next, limits);
+    }
+  }
+  close(file);
+  return limits;
 }
 
 constexpr size_t most_interfaces = 64;
@@ -289,9 +343,15 @@ std::map<std::string, std::string> read_host_facts(const std::filesystem::path& 
 std::vector<NetworkInterface> find_network(const fs::path& root) {
   std::vector<NetworkInterface> found;
   const fs::path folder = root / "sys/class/net";
+  const TrafficLimits limits = root == "/" ? traffic_limits() : TrafficLimits{};
   for (const std::string& name : names_in(folder)) {
     if (name == "lo" || found.size() == most_interfaces) continue;
-    found.push_back(describe(folder / name, name));
+    Maybe<int64_t>& rate = found.emplace_back(describe(folder / name, name)).bits_per_second;
+    const auto limit = limits.find(static_cast<int>(if_nametoindex(name.c_str())));
+    if (limit == limits.end()) continue;
+    // Of what has no device behind it, such as veth, the speed is some number.
+    const bool is_nic = limit->second && rate && is_there(folder / name / "device");
+    rate = is_nic ? std::min(*rate, *limit->second) : limit->second;
   }
   return found;
 }

@@ -458,6 +458,8 @@ Report make_rank_report(const RunRequest& request, const PreparedDevice& device,
                        .config_sha256 = config_sha256(config)};
   report.environments = {start.environment};
   Run run = run_of(device, start, result);
+  const std::optional<LinkClaim>& link = request.expected.link;
+  if (link) run.link_bits_per_second = bits_per_second_of(link->rate);
   report.status = run.status;
   report.arms.push_back({.name = request.arm,
                          .kind = report.kind,

@@ -173,7 +173,7 @@ struct NetworkInterface {
   std::string name;
   Maybe<std::string> driver;
   Maybe<std::string> state;
-  Maybe<int64_t> bits_per_second;
+  Maybe<int64_t> bits_per_second;  // less where tc limits what leaves by it
   Maybe<int64_t> mtu_bytes;
   Maybe<int64_t> numa_node;
   Maybe<std::string> rdma_device;

@@ -369,6 +369,7 @@ struct Run {
   std::string device_name;
   std::string device_reason;  // why this device
   int64_t world_size = 1;
+  std::optional<int64_t> link_bits_per_second{};  // of the network between hosts, as it was claimed
   int64_t parameters = 0;                         // of unlike jobs, of all their networks
   Maybe<WarmUp> warm_up;
   Maybe<TimedWindow> window;

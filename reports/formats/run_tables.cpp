@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <iterator>
+#include <map>
+#include <optional>
 #include <set>
 
 #include "base/text.h"
@@ -69,6 +71,40 @@ TitledTable parallelism_table(const RunSet& set) {
     if (!arm.runs.empty()) titled.table.rows.push_back(parallelism_row(arm));
   }
   return titled;
+}
+
+// That of the network of all complete runs, as it was claimed and found.
+std::optional<int64_t> link_rate_of(const RunArm& arm) {
+  std::set<std::optional<int64_t>> rates;
+  for (const SetRun* run : complete_runs(arm)) rates.insert(run->run.link_bits_per_second);
+  return rates.size() == 1 ? *rates.begin() : std::nullopt;
+}
+
+// Of arms that are compared with the same one and differ in the rate of their network.
+std::vector<TitledTable> link_tables(const RunSet& set) {
+  std::map<std::string, std::map<int64_t, ScalingPoint>> curves;  // by rate
+  for (const ScalingPoint& point : scaling_of(set)) {
+    const std::optional<int64_t> rate = link_rate_of(*arm_named(point.arm, set));
+    if (point.is_reference() || !rate) continue;
+    curves[counted(point.ranks, "rank") + " against " + point.against].emplace(*rate, point);
+  }
+  TitledTable titled{.title = "Efficiency over the rate of the network", .table = {}};
+  titled.table.columns = {{"layout"}, {"network", true}, {"efficiency", true}};
+  const std::string enough = plain_percent(least_share_at_knee);
+  for (const auto& [common, curve] : curves) {
+    if (curve.size() < 2) continue;
+    std::string from;  // there and at all higher rates that ran it is high enough
+    for (const auto& [rate, point] : curve) {
+      const std::string text = shortest(1e-9 * static_cast<double>(rate), 6) + " Gbit/s";
+      titled.table.rows.push_back({point.arm, text, estimate_text(100 * point.efficiency) + " %"});
+      const bool is_enough = point.efficiency.value >= least_share_at_knee;
+      from = !is_enough ? "" : from.empty() ? " is reached from " + text + " on" : from;
+    }
+    titled.remarks.push_back(common + ": " + enough +
+                             (from.empty() ? " is not reached at the highest rate" : from));
+  }
+  if (titled.remarks.empty()) return {};
+  return {std::move(titled)};
 }
 
 std::string name_of(const RunArm& arm) {
@@ -191,6 +227,7 @@ TextTable stage_table(const Run& run) {
 
 std::vector<TitledTable> tables_beside_figures(const RunSet& set) {
   std::vector<TitledTable> tables = knee_tables(set), stages;
+  append(tables, link_tables(set));
   for (const RunArm& arm : set.arms) {
     const SomeRuns runs = runs_where(arm, [](const SetRun& run) {
       return run.run.status == Status::complete && run.run.pipeline;

@@ -135,7 +135,8 @@ void fields(Archive& field, NetworkInterface& network_interface) {
   field("name", network_interface.name);
   field("driver", network_interface.driver);
   field("state", network_interface.state);
-  field("bits_per_second", network_interface.bits_per_second, at_least(0));
+  field("bits_per_second", network_interface.bits_per_second, at_least(0),
+        "By its driver; less where tc limits what leaves by it (tbf)");
   field("mtu_bytes", network_interface.mtu_bytes, at_least(0));
   field("numa_node", network_interface.numa_node, at_least(-1));
   field("rdma_device", network_interface.rdma_device);

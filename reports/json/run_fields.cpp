@@ -291,6 +291,8 @@ void fields(Archive& field, Run& run) {
   field("device_name", run.device_name);
   field("device_reason", run.device_reason, "Why this device");
   field("world_size", run.world_size, at_least(1), "Number of ranks");
+  field.added("link_bits_per_second", run.link_bits_per_second, above(0),
+              "Of the network, as --expect-link claimed and every rank found; since 1.17");
   field("parameters", run.parameters, at_least(1),
         "Trained values of the model; of unlike jobs those of all their models");
   field.unit("sample", run.sample);

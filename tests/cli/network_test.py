@@ -3,12 +3,16 @@ does not answer."""
 
 import json
 import os
+import shutil
 import subprocess
 import time
 import unittest
 
 import cli
 from network_hosts import HOSTS, WHY_NOT, NetworkTest
+
+
+TBF = ["rate", "2.5gbit", "burst", "256k", "latency", "100ms"]
 
 
 @unittest.skipIf(WHY_NOT, "no network namespaces here: " + WHY_NOT)
@@ -135,6 +139,16 @@ class Network(NetworkTest):
         self.assertEqual(run("10G,fd00:77::/64").returncode, 0)
         self.assertIn("host host-a has cable of 10 Gbit/s", run("25G,fd00:77::/60").stderr)
         self.assertIn("no network interface with an address in fd00:78::/60", run("10G,fd00:78::/60").stderr)
+        shape = ["tc", "qdisc", "add", "dev", "cable", "root"]
+        if shutil.which("tc") is None or subprocess.run(self.inside("host-a", *shape, "tbf", *TBF), check=False).returncode:
+            self.skipTest("this kernel shapes no cable")
+        self.assertEqual(run("2.5G,fd00:77::/64").returncode, 0)
+        self.assertIn("host host-a has cable of 2.5 Gbit/s", run("10G,fd00:77::/60").stderr)
+        shape[2] = "replace"
+        self.on("host-a", *shape, "tbf", "rate", "40gbit", *TBF[2:])
+        self.assertEqual(run("40G,fd00:77::/64").returncode, 0, "in a field of 64 bits")
+        self.on("host-a", *shape, "handle", "1:", "htb", "default", "1")
+        self.assertIn("has cable of unknown rate: tc shapes it by htb", run("10G,fd00:77::/60").stderr)
 
     def test_doctor_tries_the_hosts_of_a_layout_file(self):
         def findings(hosts):

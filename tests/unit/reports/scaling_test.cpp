@@ -1,5 +1,6 @@
 #include "reports/compare/scaling.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -43,6 +44,65 @@ TEST(Scaling, TheIdealOfAReferenceOfTwoRanksIsTwo) {
   ASSERT_EQ(points.size(), 2U);
   EXPECT_EQ(points[0].speedup.value, 2);
   EXPECT_NEAR(points[1].efficiency.value, std::sqrt(380.0 * 381 / (200.0 * 201)) / 2, 1e-12);
+}
+
+// One rank alone, and two over networks of these rates, each with its throughput.
+RunSet over_networks(const std::vector<std::pair<int64_t, double>>& networks) {
+  std::vector<std::pair<std::string, std::vector<double>>> arms = {{"one", {100, 100}}};
+  for (const auto& [gigabits, throughput] : networks) {
+    arms.push_back({"two at " + std::to_string(gigabits), {throughput, throughput}});
+  }
+  Report report = made_up_report(arms);
+  for (size_t i = 0; i < networks.size(); ++i) {
+    for (Run& run : report.arms[i + 1].runs) {
+      run.world_size = 2;
+      run.link_bits_per_second = networks[i].first * 1'000'000'000;
+    }
+  }
+  RunSet set;
+  add_runs(set, report, "made up");
+  return set;
+}
+
+// The table of efficiencies by the rate of the network; empty: there is none.
+TitledTable link_table(const RunSet& set) {
+  for (TitledTable& table : tables_beside_figures(set)) {
+    if (table.title == "Efficiency over the rate of the network") return table;
+  }
+  return {};
+}
+
+std::string reach(const RunSet& set) { return link_table(set).remarks.at(0); }
+
+TEST(Scaling, EfficiencyRisesWithTheRateOfTheNetwork) {
+  const RunSet set = over_networks({{25, 198}, {1, 80}, {10, 192}});
+  const std::vector<std::vector<std::string>> rows = link_table(set).table.rows;
+  ASSERT_EQ(rows.size(), 3U);
+  EXPECT_EQ(rows[0][0], "two at 1");
+  EXPECT_EQ(rows[0][1], "1 Gbit/s");
+  EXPECT_THAT(rows[0][2], testing::StartsWith("40.0"));
+  EXPECT_EQ(rows[2][0], "two at 25");
+  EXPECT_EQ(reach(set), "2 ranks against one: 95 % is reached from 10 Gbit/s on");
+}
+
+TEST(Scaling, ARateIsEnoughWhereAllHigherOnesAre) {
+  EXPECT_THAT(reach(over_networks({{1, 196}, {2, 150}, {10, 192}})),
+              testing::EndsWith("95 % is reached from 10 Gbit/s on"));
+  for (const auto& networks :
+       {std::vector<std::pair<int64_t, double>>{{1, 80}, {10, 152}}, {{1, 152}, {10, 80}}}) {
+    EXPECT_THAT(reach(over_networks(networks)),
+                testing::EndsWith("95 % is not reached at the highest rate"));
+  }
+}
+
+TEST(Scaling, OneRateOrRunsOfSeveralMakeNoCurve) {
+  EXPECT_TRUE(link_table(over_networks({{10, 190}})).remarks.empty());
+  RunSet set = over_networks({{1, 80}, {10, 190}});
+  set.arms[1].runs[0].run.link_bits_per_second = int64_t{2'000'000'000};
+  EXPECT_TRUE(link_table(set).remarks.empty());
+  set = over_networks({{1, 80}, {10, 190}});
+  set.arms[2].runs[1].run.link_bits_per_second.reset();
+  EXPECT_TRUE(link_table(set).remarks.empty()) << "unclaimed";
 }
 
 RunSet with_batches(const std::vector<std::pair<int64_t, int64_t>>& ranks_and_batches) {
