@@ -8,7 +8,7 @@
 namespace nearmetal {
 namespace {
 
-using Names = std::vector<std::string>;
+using DeviceNames = std::vector<std::string>;
 
 std::string gpu_name(size_t index) { return "GPU " + std::to_string(index); }
 
@@ -40,7 +40,7 @@ Condition unknown_acs(Signs (*here)(const Environment&)) {
       Urgency::note);
 }
 
-Signs unknown_acs_signs(const std::string& where, const Names& names) {
+Signs unknown_acs_signs(const std::string& where, const DeviceNames& names) {
   return signs_naming(
       names, "PCIe ACS of the bridges " + where,
       " is not readable without root: they may redirect what peers send one another");
@@ -91,7 +91,7 @@ Signs redirected_peers(const Environment& machine) {
 
 // GPUs that reach another through switches, not by NVLink, and whose bridges do not tell of ACS.
 Signs peers_of_unknown_acs(const Environment& machine) {
-  Names names;
+  DeviceNames names;
   for (size_t i = 0; i < machine.gpus.size(); ++i) {
     const Gpu& gpu = machine.gpus[i];
     const bool by_switches = std::ranges::any_of(gpu.peers, [](const GpuPeer& peer) {
@@ -147,8 +147,8 @@ const RdmaDevice* nic_of(const Environment& machine, const NicPath& path) {
   return found == nullptr || !found->pci_id ? nullptr : found;
 }
 
-Names nics_where(const Environment& machine, bool (*wanted)(const RdmaDevice&)) {
-  Names names;
+DeviceNames nics_where(const Environment& machine, bool (*wanted)(const RdmaDevice&)) {
+  DeviceNames names;
   for (const RdmaDevice& nic : machine.rdma) {
     if (nic.pci_id && wanted(nic)) names.push_back(nic.name);
   }
@@ -156,7 +156,7 @@ Names nics_where(const Environment& machine, bool (*wanted)(const RdmaDevice&)) 
 }
 
 Signs gpu_direct_off(const Environment& machine) {
-  Names names;
+  DeviceNames names;
   for (const Gpu& gpu : machine.gpus) {
     for (const NicPath& path : gpu.nics) {
       const bool off = path.gpu_direct_rdma.value == GpuDirectRdma::none;
@@ -194,8 +194,8 @@ Seen lost_gpu_direct(const ExplainedSide& base, const ExplainedSide& next) {
 }
 
 // Of GPUs and NICs that could keep translations of the IOMMU.
-Names with_ats_off(const Environment& machine) {
-  Names off;
+DeviceNames with_ats_off(const Environment& machine) {
+  DeviceNames off;
   for (size_t i = 0; i < machine.gpus.size(); ++i) {
     const Gpu& gpu = machine.gpus[i];
     if (gpu.ats.value == false && gpu.ats_capable.value != false) off.push_back(gpu_name(i));
@@ -209,18 +209,19 @@ Names with_ats_off(const Environment& machine) {
 // NICs of clouds that are no ConnectX reach GPUs without ATS of their own.
 bool is_mlx5(const RdmaDevice& nic) { return nic.driver.value == "mlx5_core"; }
 
-Names without_ats(const Environment& machine) {
+DeviceNames without_ats(const Environment& machine) {
   return nics_where(machine, [](const RdmaDevice& nic) {
     return is_mlx5(nic) && nic.ats_capable.value == false;
   });
 }
 
-Names with_unread_ats(const Environment& machine) {
+DeviceNames with_unread_ats(const Environment& machine) {
   return nics_where(machine, [](const RdmaDevice& nic) { return is_mlx5(nic) && !nic.ats; });
 }
 
 // In a VM an IOMMU is always in the way; bare metal may do without.
-Here in_vm_with_gpus(Names (*names_of)(const Environment&), const char* before, const char* after) {
+Here in_vm_with_gpus(DeviceNames (*names_of)(const Environment&), const char* before,
+                     const char* after) {
   return [=](const Environment& machine) {
     const bool counts = is_vm(machine) && !machine.gpus.empty();
     return counts ? signs_naming(names_of(machine), before, after) : Signs{};
@@ -242,7 +243,7 @@ Seen lost_ats(const ExplainedSide& base, const ExplainedSide& next) {
   }
   const bool lost = known && !off_there;
   for (const Environment* machine : next.environments) {
-    Names off = with_ats_off(*machine);
+    DeviceNames off = with_ats_off(*machine);
     append(off, without_ats(*machine));
     if (off.empty() || !(lost || (is_vm(*machine) && !vm_there))) continue;
     return "address translation (ATS) is off" + std::string(lost ? "" : " in the VM") + ": " +
@@ -252,8 +253,8 @@ Seen lost_ats(const ExplainedSide& base, const ExplainedSide& next) {
 }
 
 // GPUs and NICs with nothing but switches between them, where the IOMMU is asked of each transfer.
-Names pairs_where(const Environment& machine, bool (*wanted)(const Gpu&, const RdmaDevice&)) {
-  Names pairs;
+DeviceNames pairs_where(const Environment& machine, bool (*wanted)(const Gpu&, const RdmaDevice&)) {
+  DeviceNames pairs;
   for (size_t i = 0; i < machine.gpus.size(); ++i) {
     const Gpu& gpu = machine.gpus[i];
     for (const NicPath& path : gpu.nics) {
@@ -292,9 +293,9 @@ const NicPath* nearest_nic(const Environment& machine, const Gpu& gpu) {
 }
 
 // GPUs whose nearest NIC is that far, or at no known distance.
-Names gpus_at(const Environment& machine, PciDistance least, PciDistance most,
-              bool or_unknown = false) {
-  Names gpus;
+DeviceNames gpus_at(const Environment& machine, PciDistance least, PciDistance most,
+                    bool or_unknown = false) {
+  DeviceNames gpus;
   for (size_t i = 0; i < machine.gpus.size(); ++i) {
     const Gpu& gpu = machine.gpus[i];
     const auto is_nic = [&](const NicPath& path) { return nic_of(machine, path) != nullptr; };
@@ -313,7 +314,7 @@ Names gpus_at(const Environment& machine, PciDistance least, PciDistance most,
 // none is told to NCCL.
 Signs no_topology_file(const Environment& machine) {
   if (!is_vm(machine) || machine.nccl_topology_file) return {};
-  const Names gpus = gpus_at(machine, PciDistance::phb, PciDistance::sys, true);
+  const DeviceNames gpus = gpus_at(machine, PciDistance::phb, PciDistance::sys, true);
   if (gpus.empty()) return {};
   return {{.seen = "the VM shows no PCIe switch between its GPUs and NICs, and NCCL has no "
                    "topology file: " +
