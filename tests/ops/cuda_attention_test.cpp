@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "models/graph.h"
-#include "models/networks/transformers.h"
+#include "models/networks/registry.h"
 #include "models/program.h"
 #include "tests/ops/check_program.h"
 #include "tests/ops/program_test_cases.h"

@@ -1,6 +1,6 @@
 #include "tests/ops/graphs.h"
 
-#include "models/networks/transformers.h"
+#include "models/networks/registry.h"
 
 namespace nearmetal {
 namespace {

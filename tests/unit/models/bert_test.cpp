@@ -7,7 +7,6 @@
 
 #include "models/inference.h"
 #include "models/networks/registry.h"
-#include "models/networks/transformers.h"
 #include "models/pipeline_cuts.h"
 
 namespace nearmetal {

@@ -7,7 +7,6 @@
 
 #include "models/graph.h"
 #include "models/networks/registry.h"
-#include "models/networks/transformers.h"
 
 namespace nearmetal {
 namespace {

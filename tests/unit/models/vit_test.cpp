@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "models/networks/registry.h"
-#include "models/networks/transformers.h"
 
 namespace nearmetal {
 namespace {
