@@ -5,7 +5,6 @@
 
 #include "base/text.h"
 #include "reports/compare/run_difference.h"
-#include "reports/statistics/robust.h"
 #include "reports/statistics/statistics.h"
 
 namespace nearmetal {

@@ -8,7 +8,7 @@
 #include "reports/compare/run_set.h"
 #include "reports/document/metric.h"
 #include "reports/document/warning_text.h"
-#include "reports/statistics/robust.h"
+#include "reports/statistics/statistics.h"
 
 namespace nearmetal {
 namespace {

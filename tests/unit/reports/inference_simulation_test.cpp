@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "reports/statistics/inference.h"
-#include "reports/statistics/robust.h"
 #include "reports/statistics/statistics.h"
 
 namespace nearmetal {

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "reports/statistics/robust.h"
+#include "reports/statistics/statistics.h"
 
 namespace nearmetal {
 namespace {

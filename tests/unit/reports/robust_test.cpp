@@ -1,11 +1,11 @@
-#include "reports/statistics/robust.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <random>
 #include <vector>
+
+#include "reports/statistics/statistics.h"
 
 namespace nearmetal {
 namespace {
