@@ -11,7 +11,7 @@
 
 #include "comm/world.h"
 #include "models/pipeline_schedule.h"
-#include "reports/document/collectives.h"
+#include "reports/document/communication.h"
 
 namespace nearmetal {
 

@@ -10,7 +10,7 @@
 #include "bench/run/defaults.h"
 #include "bench/run/rank_run.h"
 #include "bench/run/together.h"
-#include "reports/document/collectives.h"
+#include "reports/document/communication.h"
 #include "reports/statistics/statistics.h"
 
 namespace nearmetal {
