@@ -10,7 +10,7 @@
 #include "bench/cli/parse_value.h"
 #include "comm/layout/gpu_profiles.h"
 #include "models/networks/registry.h"
-#include "reports/json/json_text.h"
+#include "reports/json/archive.h"
 #include "reports/json/report_fields.h"
 
 namespace nearmetal {

@@ -17,7 +17,7 @@
 #include "bench/run/prepare_device.h"
 #include "models/graph.h"
 #include "models/inference.h"
-#include "reports/json/json_text.h"
+#include "reports/json/archive.h"
 #include "reports/json/report_fields.h"
 
 namespace nearmetal {

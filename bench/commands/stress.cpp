@@ -14,7 +14,7 @@
 #include "bench/run/sweep_control.h"
 #include "bench/run/together.h"
 #include "comm/layout/layout.h"
-#include "reports/json/json_text.h"
+#include "reports/json/archive.h"
 #include "reports/json/report_fields.h"
 #include "reports/sharing/fraction_tables.h"
 

@@ -10,7 +10,7 @@
 #include "reports/conditions/machine_conditions.h"
 #include "reports/conditions/network_conditions.h"
 #include "reports/conditions/path_conditions.h"
-#include "reports/json/json_text.h"
+#include "reports/json/archive.h"
 #include "reports/json/report_fields.h"
 #include "reports/json/schema_writer.h"
 

@@ -22,7 +22,6 @@
 #include "comm/launch/launch_plan.h"
 #include "comm/world.h"
 #include "reports/json/archive.h"
-#include "reports/json/json_text.h"
 
 namespace nearmetal {
 

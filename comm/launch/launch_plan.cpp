@@ -8,7 +8,7 @@
 #include "comm/layout/shell_text.h"
 #include "comm/layout/short_form.h"
 #include "models/probe.h"
-#include "reports/json/json_text.h"
+#include "reports/json/archive.h"
 #include "reports/json/report_fields.h"
 
 namespace nearmetal {

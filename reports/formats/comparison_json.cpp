@@ -2,7 +2,7 @@
 
 #include "base/text.h"
 #include "reports/compare/run_notes.h"
-#include "reports/json/json_text.h"
+#include "reports/json/archive.h"
 #include "reports/json/report_fields.h"
 
 namespace nearmetal {

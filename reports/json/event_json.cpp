@@ -1,6 +1,6 @@
 #include "reports/json/event_json.h"
 
-#include "reports/json/json_text.h"
+#include "reports/json/archive.h"
 #include "reports/json/report_fields.h"
 
 namespace nearmetal {

@@ -14,8 +14,8 @@
 #include "base/file_kind.h"
 #include "base/text_table.h"
 #include "reports/document/metric.h"
+#include "reports/json/archive.h"
 #include "reports/json/json.h"
-#include "reports/json/json_text.h"
 #include "reports/json/report_fields.h"
 #include "reports/json/report_files.h"
 

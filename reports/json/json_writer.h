@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "reports/json/json_text.h"
+#include "reports/json/archive.h"
 
 namespace nearmetal::json {
 
