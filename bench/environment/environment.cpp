@@ -42,6 +42,13 @@ Maybe<bool> hypervisor_flag(const fs::path& root) {
   return (" " + *flags + " ").find(" hypervisor ") != std::string::npos;
 }
 
+// The number at the start of the value of a key, in /proc/cpuinfo or /proc/meminfo.
+Maybe<int64_t> number_of(const fs::path& path, const char* key) {
+  const Maybe<std::string> text = value_in(path, key, ':');
+  if (!text) return Unknown{text.reason};
+  return int64_t{std::strtoll(text->c_str(), nullptr, 10)};
+}
+
 // A limit of the control groups, of which some may be readable.
 template <class T>
 Maybe<T> limit_of(const std::optional<T>& limit, bool readable) {
@@ -185,18 +192,13 @@ Processor find_processor(const fs::path& root) {
   found.cores = count_of(topology, HWLOC_OBJ_CORE);
   found.numa_nodes = count_of(topology, HWLOC_OBJ_NUMANODE);
   found.governor = governors(root);
-  const auto text = [&](const char* key) { return value_in(root / "proc/cpuinfo", key, ':'); };
-  const auto number = [&](const char* key) -> Maybe<int64_t> {
-    const Maybe<std::string> value = text(key);
-    if (!value) return Unknown{value.reason};
-    return int64_t{std::strtoll(value->c_str(), nullptr, 10)};
-  };
-  found.vendor = text("vendor_id");
-  found.family = number("cpu family");
-  found.model = number("model");
-  found.stepping = number("stepping");
-  found.microcode = text("microcode");
-  found.cache = text("cache size");
+  const fs::path info = root / "proc/cpuinfo";
+  found.vendor = value_in(info, "vendor_id", ':');
+  found.family = number_of(info, "cpu family");
+  found.model = number_of(info, "model");
+  found.stepping = number_of(info, "stepping");
+  found.microcode = value_in(info, "microcode", ':');
+  found.cache = value_in(info, "cache size", ':');
   found.largest_hertz = scaled<int64_t>(
       number_in(root / "sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"), 1000);
   return found;
@@ -236,8 +238,8 @@ Limits find_limits(const fs::path& root) {
   found.locked_memory_bytes = limit_of_process(RLIMIT_MEMLOCK);
   found.open_files = limit_of_process(RLIMIT_NOFILE);
   found.shared_memory_bytes = shared_memory(root);
-  found.huge_pages = memory_line(root, "HugePages_Total", 1);
-  found.huge_page_bytes = memory_line(root, "Hugepagesize", 1024);
+  found.huge_pages = number_of(root / "proc/meminfo", "HugePages_Total");
+  found.huge_page_bytes = scaled<int64_t>(number_of(root / "proc/meminfo", "Hugepagesize"), 1024);
   found.cross_memory_attach = cross_memory_attach(root);
   found.numa_balancing = truth(number_in(root / "proc/sys/kernel/numa_balancing"));
   const Maybe<std::string> modes = first_line(root / "sys/kernel/mm/transparent_hugepage/enabled");
@@ -308,7 +310,7 @@ Environment find_environment(const fs::path& root, const SystemQueries& queries)
   found.usable_cpus = usable.empty() ? found.logical_cpus : std::ssize(usable);
   const GroupLimits limits = group_limits(root);
   found.cpu_quota = limit_of(limits.cpus, limits.knows_cpus);
-  found.memory_bytes = memory_line(root, "MemTotal", 1024);
+  found.memory_bytes = scaled<int64_t>(number_of(root / "proc/meminfo", "MemTotal"), 1024);
   found.memory_limit_bytes = limit_of(limits.memory_bytes, limits.knows_memory);
   found.hypervisor_cpu_flag = hypervisor_flag(root);
   found.virtualisation = find_virtualisation(root, queries, found.hypervisor_cpu_flag);

@@ -139,12 +139,6 @@ Maybe<std::string> value_in(const fs::path& path, std::string_view key, char sep
   return Unknown{path.string() + " has no " + std::string(key)};
 }
 
-Maybe<int64_t> memory_line(const fs::path& root, const char* key, int64_t unit) {
-  const Maybe<std::string> text = value_in(root / "proc/meminfo", key, ':');
-  if (!text) return Unknown{text.reason};
-  return unit * std::strtoll(text->c_str(), nullptr, 10);
-}
-
 std::vector<int64_t> usable_cpus() {
   std::vector<int64_t> cpus;
   cpu_set_t mask;

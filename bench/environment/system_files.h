@@ -23,9 +23,6 @@ Maybe<int64_t> number_in(const std::filesystem::path& path);
 Maybe<std::string> value_in(const std::filesystem::path& path, std::string_view key,
                             char separator);
 
-/// A line of /proc/meminfo below `root`, times `unit`.
-Maybe<int64_t> memory_line(const std::filesystem::path& root, const char* key, int64_t unit);
-
 /// The CPUs that this process may use; none where the kernel does not say.
 std::vector<int64_t> usable_cpus();
 
