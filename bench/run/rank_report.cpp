@@ -322,15 +322,11 @@ void fill_checks(const PreparedDevice& device, const RankResult& result, Run& ru
 // Means over the window.
 PipelineSeconds stage_seconds(std::span<const StepRecord> window) {
   PipelineSeconds mean;
-  for (const StepRecord& step : window) {
-    mean.span += step.pipeline.span;
-    mean.forward += step.pipeline.forward;
-    mean.backward += step.pipeline.backward;
-    mean.waiting += step.pipeline.waiting;
-    mean.sending += step.pipeline.sending;
-  }
-  for (double* part : {&mean.span, &mean.forward, &mean.backward, &mean.waiting, &mean.sending}) {
-    *part /= static_cast<double>(window.size());
+  using Seconds = PipelineSeconds;
+  for (double Seconds::*part : {&Seconds::span, &Seconds::forward, &Seconds::backward,
+                                &Seconds::waiting, &Seconds::sending}) {
+    for (const StepRecord& step : window) mean.*part += step.pipeline.*part;
+    mean.*part /= static_cast<double>(window.size());
   }
   return mean;
 }
