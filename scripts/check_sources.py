@@ -69,7 +69,7 @@ CODE = re.compile(r'(?:[{?:]|return \{|Urgency::\w+,|\(run,|of_(?:machine|sides)
 # Sentences are for people: what code needs of them is a value beside. Lines of others' files are read.
 SENTENCE = re.compile(r"(?:\.|->)(?:text|seen|why|fix|hint|failure|reason)(?:\.|->)(?:find\w*|rfind|"
                       r"starts_with|ends_with|substr|compare|contains|erase|insert)\(|\bwith_ranges\(")
-OTHERS_LINES = ("reports/imports/", "reports/document/warning_text.cpp")  # and those of earlier reports
+OTHERS_LINES = ("reports/imports/", "reports/document/warning.cpp")  # and those of earlier reports
 # Who judges a fact of the environment: by these a bad value is seen.
 JUDGES = ["bench/doctor", "bench/monitor", "bench/run/rank_facts.cpp", "bench/environment/virtualisation.cpp",
           "reports/attribution", "reports/compare", "reports/conditions", "reports/document/environment.cpp", "reports/merge", "comm/layout"]

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "reports/document/environment.h"
-#include "reports/document/monitoring.h"
+#include "reports/document/warning.h"
 
 namespace nearmetal {
 

@@ -13,7 +13,7 @@
 #include "bench/environment/system_files.h"
 #include "models/probe.h"
 #include "reports/document/environment.h"
-#include "reports/document/monitoring.h"
+#include "reports/document/warning.h"
 
 namespace nearmetal {
 namespace {

@@ -14,7 +14,7 @@
 #include "reports/compare/read_runs.h"
 #include "reports/compare/run_set.h"
 #include "reports/document/settings.h"
-#include "reports/document/warning_text.h"
+#include "reports/document/warning.h"
 #include "reports/json/kernel_cache.h"
 #include "reports/json/report_files.h"
 

@@ -10,7 +10,7 @@
 #include "models/pipeline_schedule.h"
 #include "models/probe.h"
 #include "reports/document/metric.h"
-#include "reports/document/warning_text.h"
+#include "reports/document/warning.h"
 #include "reports/json/consistency.h"
 #include "reports/json/json.h"
 #include "reports/statistics/statistics.h"

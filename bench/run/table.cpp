@@ -8,7 +8,7 @@
 #include "models/probe.h"
 #include "reports/document/metric.h"
 #include "reports/document/run_config.h"
-#include "reports/document/warning_text.h"
+#include "reports/document/warning.h"
 #include "reports/formats/run_tables.h"
 
 namespace nearmetal {

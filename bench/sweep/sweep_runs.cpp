@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "reports/compare/run_set.h"
-#include "reports/document/warning_text.h"
+#include "reports/document/warning.h"
 
 namespace nearmetal {
 namespace {

@@ -9,7 +9,7 @@
 #include "comm/layout/peer_rules.h"
 #include "comm/layout/shell_text.h"
 #include "reports/document/settings.h"
-#include "reports/document/warning_text.h"
+#include "reports/document/warning.h"
 #include "reports/json/archive.h"
 #include "reports/json/report_fields.h"
 #include "reports/json/schema_writer.h"

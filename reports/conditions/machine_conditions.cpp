@@ -5,7 +5,7 @@
 
 #include "base/pattern.h"
 #include "base/text.h"
-#include "reports/document/warning_text.h"
+#include "reports/document/warning.h"
 
 namespace nearmetal {
 namespace {

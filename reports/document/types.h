@@ -14,7 +14,6 @@
 #include "models/sample_unit.h"
 #include "reports/document/communication.h"
 #include "reports/document/environment.h"
-#include "reports/document/monitoring.h"
 #include "reports/document/run_config.h"
 #include "reports/document/sharing_mode.h"
 #include "reports/document/special_members.h"

@@ -10,7 +10,7 @@
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/scaling.h"
 #include "reports/compare/work_text.h"
-#include "reports/document/warning_text.h"
+#include "reports/document/warning.h"
 #include "reports/formats/charts/throughput_charts.h"
 #include "reports/formats/headline.h"
 #include "reports/formats/nic_text.h"

@@ -12,7 +12,7 @@
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/scaling.h"
 #include "reports/compare/work_text.h"
-#include "reports/document/warning_text.h"
+#include "reports/document/warning.h"
 
 namespace nearmetal {
 namespace {

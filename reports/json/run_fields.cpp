@@ -3,7 +3,7 @@
 
 #include "base/text.h"
 #include "reports/document/steps.h"
-#include "reports/document/warning_text.h"
+#include "reports/document/warning.h"
 #include "reports/json/report_fields.h"
 
 namespace nearmetal::json {

@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "reports/document/metric.h"
-#include "reports/document/warning_text.h"
+#include "reports/document/warning.h"
 #include "reports/statistics/statistics.h"
 
 namespace nearmetal {

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "bench/monitor/monitor.h"
-#include "reports/document/warning_text.h"
+#include "reports/document/warning.h"
 #include "reports/statistics/inference.h"
 
 namespace nearmetal {

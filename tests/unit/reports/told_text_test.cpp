@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "reports/document/warning_text.h"
+#include "reports/document/warning.h"
 
 namespace nearmetal {
 namespace {
