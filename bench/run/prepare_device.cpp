@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "base/errors.h"
+#include "base/pattern.h"
 #include "base/text.h"
 #include "bench/cli/process.h"
 #include "bench/environment/system_files.h"
@@ -86,12 +87,6 @@ std::vector<Warning> warnings_of_refused(const std::vector<KernelChoice>& choice
                "'" + others + "): report this as a bug, with the report"}};
 }
 
-bool is_gpu_node(const std::string& name) {
-  const std::string prefix = "nvidia";
-  return name == "nvidiactl" || (name.size() > prefix.size() && name.starts_with(prefix) &&
-                                 name.find_first_not_of("0123456789", prefix.size()) == name.npos);
-}
-
 // A display controller (PCI class 03) of NVIDIA (vendor 10de).
 bool is_nvidia_display(const fs::path& pci_device) {
   return first_line(pci_device / "vendor").value == "0x10de" &&
@@ -102,8 +97,9 @@ std::optional<fs::path> nvidia_trace(const fs::path& root) {
   for (const char* path : {"proc/driver/nvidia/version", "dev/dxg"}) {
     if (is_there(root / path)) return root / path;
   }
+  static const Pattern gpu_node("nvidia(ctl|[0-9]+)");
   for (const std::string& name : names_in(root / "dev")) {
-    if (is_gpu_node(name)) return root / "dev" / name;
+    if (gpu_node.matches(name)) return root / "dev" / name;
   }
   const fs::path pci_devices = root / "sys/bus/pci/devices";
   for (const std::string& name : names_in(pci_devices)) {
