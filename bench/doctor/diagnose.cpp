@@ -11,8 +11,8 @@
 #include "reports/conditions/network_conditions.h"
 #include "reports/conditions/path_conditions.h"
 #include "reports/json/archive.h"
+#include "reports/json/json_writer.h"
 #include "reports/json/report_fields.h"
-#include "reports/json/schema_writer.h"
 
 namespace nearmetal {
 namespace {

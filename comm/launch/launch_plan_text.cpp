@@ -11,8 +11,8 @@
 #include "reports/document/settings.h"
 #include "reports/document/warning.h"
 #include "reports/json/archive.h"
+#include "reports/json/json_writer.h"
 #include "reports/json/report_fields.h"
-#include "reports/json/schema_writer.h"
 
 namespace nearmetal {
 namespace {

@@ -17,7 +17,6 @@
 #include "reports/json/json_reader.h"
 #include "reports/json/json_writer.h"
 #include "reports/json/report_files.h"
-#include "reports/json/schema_writer.h"
 
 namespace nearmetal {
 

@@ -9,7 +9,6 @@
 #include "reports/json/json.h"
 #include "reports/json/json_reader.h"
 #include "reports/json/json_writer.h"
-#include "reports/json/schema_writer.h"
 
 namespace nearmetal::json {
 namespace {

@@ -1,5 +1,5 @@
 // How structs take part in documents: by one list of their fields, which archives follow that write
-// them (json_writer.h), read them (json_reader.h) and describe them (schema_writer.h).
+// and describe them (json_writer.h) and read them (json_reader.h).
 #pragma once
 
 #include <array>

@@ -13,7 +13,6 @@
 #include "reports/json/json_reader.h"
 #include "reports/json/json_writer.h"
 #include "reports/json/report_fields.h"
-#include "reports/json/schema_writer.h"
 
 namespace nearmetal {
 namespace {
