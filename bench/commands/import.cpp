@@ -1,7 +1,7 @@
 #include "bench/cli/output.h"
 #include "bench/cli/process.h"
 #include "bench/commands/program.h"
-#include "reports/imports/published_json.h"
+#include "reports/imports/published.h"
 #include "reports/json/json.h"
 
 namespace nearmetal {

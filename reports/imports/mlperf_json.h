@@ -1,7 +1,7 @@
 // Logs of MLPerf Training: lines ":::MLLOG {json}" (github.com/mlcommons/logging).
 #pragma once
 
-#include "reports/imports/log_lines.h"
+#include "reports/imports/published.h"
 
 namespace nearmetal {
 

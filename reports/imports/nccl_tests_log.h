@@ -2,7 +2,7 @@
 // place. Which columns they have differs by version, and before 2022 by collective.
 #pragma once
 
-#include "reports/imports/log_lines.h"
+#include "reports/imports/published.h"
 
 namespace nearmetal {
 

@@ -1,13 +1,34 @@
-// Published logs as lines, and those of tf_cnn_benchmarks (github.com/tensorflow/benchmarks).
+// Published logs of other programs as a report of kind imported.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "reports/document/types.h"
 
 namespace nearmetal {
+
+/// Sides of a published comparison.
+enum class PublishedSide { bare_metal, vm };
+constexpr auto names_of(PublishedSide) { return std::array{"bare-metal", "vm"}; }
+
+struct ImportOptions {
+  ImportFormat format{};
+  std::vector<std::string> files{};
+  std::optional<std::string> origin{};  // where they were published
+  std::optional<std::string> arm{};     // of all results; empty: as the files name their work
+  std::optional<PublishedSide> side{};  // of pairs
+};
+
+/// The results of all files: without what this program alone can know, which the caller adds (tool,
+/// invocation). Throws InvalidReport, naming file and line, for what is not as its reader needs it;
+/// std::invalid_argument for a file that is given twice.
+Report published_report(const ImportOptions& options);
+
+// For the readers of the formats:
 
 struct PublishedLog {
   std::string file;  // for messages
@@ -45,7 +66,5 @@ std::string arm_of(const std::string& work, const ImportedRun& run);
 
 /// Whether figures of one log that should be the same differ no more than those of genuine logs.
 bool agree(double figure, double other);
-
-std::vector<NamedResult> results_of_tf_cnn_benchmarks(const PublishedLog& log);
 
 }  // namespace nearmetal
