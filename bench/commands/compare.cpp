@@ -21,7 +21,9 @@
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/comparison_json.h"
 #include "reports/formats/comparison_text.h"
+#include "reports/formats/forecast_text.h"
 #include "reports/formats/headline.h"
+#include "reports/json/report_files.h"
 
 namespace nearmetal {
 namespace {
@@ -161,6 +163,7 @@ Examples:
   nearmetal compare --bare metal*.json --vm vm*.json    a VM against bare metal
   nearmetal compare --bare metal*.json --container pod*.json   a container or pod against it
   nearmetal compare old.json new.json --price-per-gpu-hour 4.20   also hours and cost to train
+  nearmetal compare forecast.json sweep.json   a forecast (nearmetal predict) against later runs
 
 The verdict follows from the confidence interval of the difference: EQUIVALENT if it lies within the
 margin, SLOWER or FASTER if it lies beyond it, else INCONCLUSIVE. The exit code is 0 whatever the
@@ -208,7 +211,32 @@ void choose_sides(CompareForm& form) {
       "FILE...; --bare FILE... --container FILE...");
 }
 
-ExitCode run_compare(const CompareForm& form, const Context& context) {
+// A forecast as BASE, against what was measured later.
+ExitCode compare_with_forecast(const CompareRequest& request, const HoldsForecasts& why,
+                               const Terminal& terminal) {
+  if (request.base.size() != 1 || request.json) {
+    throw NotComparable(request.json ? "a forecast against what was measured has no JSON form"
+                                     : why.what());
+  }
+  const RunSet measured = read_runs(request.next);
+  const Report forecast = read_report(std::filesystem::path(request.base.front()));
+  if (forecast.kind != Kind::predicted) throw NotComparable(why.what());
+  const Page page =
+      forecast_check_page(check_forecast(forecast, measured, request.options.allow_differ));
+  if (request.html) {
+    TextStream text;
+    print_html(text, page);
+    write_file_atomically(*request.html, text.str(), request.force);
+  }
+  if (request.markdown) {
+    print_markdown(terminal.out, page);
+  } else {
+    print_text(terminal.out, page, terminal.colour);
+  }
+  return ExitCode::ok;
+}
+
+ExitCode compare_runs(const CompareForm& form, const Context& context) {
   const CompareRequest& request = form.request;
   for (const Places& places : {request.base, request.next}) require_no_input(request, places);
   std::vector<RunSet> sides = read_sides({request.base, request.next}, request.html.has_value());
@@ -226,6 +254,14 @@ ExitCode run_compare(const CompareForm& form, const Context& context) {
     for (const std::string& note : side.cost_notes) add_new(comparison.notes, {"cost", note});
   }
   return publish({sides[0], sides[1], comparison}, request, context.terminal);
+}
+
+ExitCode run_compare(const CompareForm& form, const Context& context) {
+  try {
+    return compare_runs(form, context);
+  } catch (const HoldsForecasts& why) {
+    return compare_with_forecast(form.request, why, context.terminal);
+  }
 }
 
 constexpr const char* gate_examples = R"(

@@ -302,6 +302,7 @@ Command program() {
       import_command(),
       plan_command(),
       sweep_command(),
+      predict_command(),
       micro_command(),
       stress_command(),
       doctor_command(),

@@ -28,6 +28,7 @@ Command generate_command();
 Command import_command();
 Command micro_command();
 Command plan_command();
+Command predict_command();
 Command report_command();
 Command rerun_command();
 Command run_command();

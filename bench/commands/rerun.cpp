@@ -61,6 +61,9 @@ void require_repeatable(const Report& report, const std::string& source) {
   if (report.kind == Kind::imported) {
     throw NotComparable(beginning + "it holds imported results, which others published");
   }
+  if (report.kind == Kind::predicted) {
+    throw NotComparable(beginning + "it holds forecasts, which are no runs");
+  }
   if (std::ranges::count(report.arms[0].runs, Status::complete, &Run::status) == 0) {
     throw InvalidReport(beginning + "it holds no complete run to compare new ones with");
   }

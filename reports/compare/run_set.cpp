@@ -347,6 +347,11 @@ void add_set(RunSet& set, RunSet other) {
 }
 
 void add_runs(RunSet& set, const Report& report, const std::string& source, bool with_steps) {
+  if (report.kind == Kind::predicted) {
+    throw HoldsForecasts(source +
+                         " holds forecasts, which are no runs: compare takes it as BASE, "
+                         "and what was measured later as NEW");
+  }
   for (const Arm& arm : report.arms) {
     if (arm.unsupported) {
       add_new(set.unsupported, {arm.name, *arm.unsupported});

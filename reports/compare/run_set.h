@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/errors.h"
 #include "reports/compare/comparable_key.h"
 #include "reports/document/special_members.h"
 #include "reports/document/types.h"
@@ -126,8 +127,13 @@ void require_none_imported(const RunSet& set, const std::string& beginning);
 /// Leaves that arm alone in a report. Throws std::invalid_argument where it is not there.
 void keep_only_arm(Report& report, const std::string& arm, const std::string& source);
 
+/// Thrown where runs are wanted and a report has forecasts.
+struct HoldsForecasts : NotComparable {
+  using NotComparable::NotComparable;
+};
+
 /// Adds the runs of a report. Kept are their figures, which is all that comparing takes, and
-/// `with_steps` step times, losses and profile, too.
+/// `with_steps` step times, losses and profile, too. Throws HoldsForecasts.
 void add_runs(RunSet& set, const Report& report, const std::string& source,
               bool with_steps = false);
 

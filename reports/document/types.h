@@ -14,6 +14,7 @@
 #include "models/sample_unit.h"
 #include "reports/document/communication.h"
 #include "reports/document/environment.h"
+#include "reports/document/forecast.h"
 #include "reports/document/run_config.h"
 #include "reports/document/sharing_mode.h"
 #include "reports/document/special_members.h"
@@ -191,7 +192,8 @@ inline constexpr std::array imported_work = {
     "message_bytes", "placement",  "redop",   "round",
     "system",        "table",      "type",    "variable_update"};
 
-/// Whether the numbers were measured on what they speak of; imported: published by others.
+/// Whether the numbers were measured on what they speak of; predicted: forecasts; imported:
+/// published by others.
 enum class Kind { measured, emulated, predicted, imported };
 enum class Status { complete, partial, failed };
 constexpr auto names_of(Kind) {
@@ -205,7 +207,7 @@ struct Invocation {
   RunConfig config;        // as it ran: nothing left to "auto" but what the run did not need
   Origins origins;         // JSON: each setting of config is {value, origin}
   // The hash of the settings that change the work, not of output and display; empty: that of
-  // imported results, which no settings led to.
+  // imported results and of forecasts, which no settings led to.
   std::optional<std::string> config_sha256;
 };
 
@@ -421,7 +423,8 @@ struct Arm {
   std::optional<GridPoint> grid{};         // of a sweep that has one
   std::optional<std::string> unsupported{};  // why there are no runs
   std::vector<Run> runs;
-  std::vector<ImportedRun> imported{};  // in place of runs, of kind imported alone
+  std::vector<ImportedRun> imported{};      // in place of runs, of kind imported alone
+  std::optional<ForecastPoint> forecast{};  // the same, of kind predicted
 };
 
 /// The document.
@@ -436,7 +439,8 @@ struct Report {
   Invocation invocation;
   std::vector<Environment> environments;
   std::vector<Arm> arms;
-  std::vector<ImportedSource> sources{};  // of imported results
+  std::vector<ImportedSource> sources{};   // of imported results
+  std::vector<ForecastBasis> forecasts{};  // of kind predicted
 };
 
 /// The configuration that the runs of an arm were asked for.

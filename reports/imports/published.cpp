@@ -289,6 +289,9 @@ void fields(json::Archive& field, PublishedPair& pair) {
   field.optional("gpus", pair.run.world_size, at_least(1));
   field.optional("batch", batch, at_least(1));
   if (batch) pair.run.work["batch"] = std::to_string(*batch);
+  std::optional<int64_t> accumulate;  // micro-batches of a step
+  field.optional("accumulate", accumulate, at_least(1));
+  if (accumulate) pair.run.work["accumulate"] = std::to_string(*accumulate);
   field.optional("bare_metal", pair.bare_metal);
   field.optional("vm", pair.vm);
 }

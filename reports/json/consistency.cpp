@@ -12,6 +12,7 @@
 #include "base/errors.h"
 #include "base/text.h"
 #include "reports/document/metric.h"
+#include "reports/json/forecast_fields.h"
 #include "reports/json/json.h"
 #include "reports/statistics/statistics.h"
 
@@ -468,6 +469,7 @@ void require_consistent(const Report& report,
                         const std::function<bool(const std::string& name)>& has_setting) {
   check_exit_code(report);
   if (report.kind == Kind::imported) return check_sources(report);
+  if (report.kind == Kind::predicted) return require_consistent_forecasts(report);
   if (*report.invocation.config_sha256 != config_sha256(report.invocation.config, has_setting)) {
     contradict("/invocation/config_sha256", *report.invocation.config_sha256,
                "it is not that of the settings");

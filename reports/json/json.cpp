@@ -41,30 +41,37 @@ json::Document parsed_document(std::string&& text) {
   }
 }
 
-// Results of others stand alone: with sources, without settings, environments and runs of this
-// program; and other reports hold none of them.
+// Results of others and forecasts stand alone: without settings, environments and runs of this
+// program, with what they rest on; and other reports hold none of them.
 void require_kind_alone(const Report& report) {
-  const auto require = [](bool holds, const Place& parent, const char* key, const char* must_be) {
+  const auto require = [](bool holds, const Place& parent, const char* key,
+                          const std::string& must_be) {
     if (!holds) fail(Place{&parent, key, {}}, must_be);
   };
-  const bool imported = report.kind == Kind::imported;
+  const bool imported = report.kind == Kind::imported, predicted = report.kind == Kind::predicted;
+  const bool alone = imported || predicted;
+  const std::string kind = to_string(report.kind), as = ", as the kind is " + kind;
   const Place root, invocation{&root, "invocation", {}}, arms{&root, "arms", {}};
-  const char* must_be = imported ? "null, as results are imported" : "there";
-  require(report.invocation.origins.empty() == imported, invocation, "config", must_be);
-  require(report.invocation.config_sha256.has_value() != imported, invocation, "config_sha256",
+  const std::string must_be = alone ? "null" + as : "there";
+  require(report.invocation.origins.empty() == alone, invocation, "config", must_be);
+  require(report.invocation.config_sha256.has_value() != alone, invocation, "config_sha256",
           must_be);
-  require(!imported || report.environments.empty(), root, "environments",
-          "empty, as results are imported");
+  require(!alone || report.environments.empty(), root, "environments", "empty" + as);
   require(report.sources.empty() != imported, root, "sources",
-          imported ? "a list of files" : "empty, as the kind is another");
+          imported ? "a list of files" : "empty" + as);
+  require(report.forecasts.empty() != predicted, root, "forecasts",
+          predicted ? "a list of what forecasts rest on" : "empty" + as);
   for (size_t i = 0; i < report.arms.size(); ++i) {
     const Arm& arm = report.arms[i];
     const Place place{&arms, {}, i};
-    require((arm.kind == Kind::imported) == imported, place, "kind",
-            imported ? "imported, as that of the report" : "that of a run");
+    const bool of_runs = arm.kind == Kind::measured || arm.kind == Kind::emulated;
+    require(alone ? arm.kind == report.kind : of_runs, place, "kind",
+            alone ? kind + ", as that of the report" : "that of a run");
     require(arm.imported.empty() != imported, place, "imported",
-            imported ? "a list of results" : "empty, as the kind is not imported");
-    require(!imported || arm.runs.empty(), place, "runs", "empty, as results are imported");
+            imported ? "a list of results" : "empty" + as);
+    require(arm.forecast.has_value() == predicted, place, "forecast",
+            predicted ? "there" + as : "null" + as);
+    require(!alone || arm.runs.empty(), place, "runs", "empty" + as);
   }
 }
 
@@ -75,23 +82,38 @@ Json kind_alone_schema() {
   const auto of_object = [](Json properties) {
     return Json{{"properties", std::move(properties)}};
   };
-  const Json is_imported = {{"const", "imported"}};
-  const Json some = {{"minItems", 1}};
-  const Json there = of_object(
-      {{"invocation",
-        of_object({{"config", of_type("object")}, {"config_sha256", of_type("string")}})},
-       {"sources", at_most(0)},
-       {"arms",
-        {{"items", of_object({{"kind", {{"not", is_imported}}}, {"imported", at_most(0)}})}}}});
-  Json arm = of_object({{"kind", is_imported}, {"imported", some}, {"runs", at_most(0)}});
-  arm["required"] = {"imported"};
-  Json imported = of_object(
-      {{"invocation", of_object({{"config", of_type("null")}, {"config_sha256", of_type("null")}})},
-       {"environments", at_most(0)},
-       {"sources", some},
-       {"arms", {{"items", arm}}}});
-  imported["required"] = {"sources"};
-  return {{"if", of_object({{"kind", is_imported}})}, {"then", imported}, {"else", there}};
+  const Json some = {{"minItems", 1}}, none = at_most(0);
+  const Json kinds_of_runs = {{"enum", {"measured", "emulated"}}};
+  const Json there =
+      of_object({{"invocation",
+                  of_object({{"config", of_type("object")}, {"config_sha256", of_type("string")}})},
+                 {"sources", none},
+                 {"forecasts", none},
+                 {"arms",
+                  {{"items", of_object({{"kind", kinds_of_runs},
+                                        {"imported", none},
+                                        {"forecast", of_type("null")}})}}}});
+  // Of the kind, with its results in `results` of an arm and what they rest on in `basis`.
+  const auto alone = [&](const char* kind, const char* results, const Json& form,
+                         const char* basis) {
+    Json arm = of_object({{"kind", {{"const", kind}}}, {results, form}, {"runs", none}});
+    arm["required"] = {results};
+    Json report =
+        of_object({{"invocation",
+                    of_object({{"config", of_type("null")}, {"config_sha256", of_type("null")}})},
+                   {"environments", none},
+                   {basis, some},
+                   {"arms", {{"items", arm}}}});
+    report["required"] = {basis};
+    return report;
+  };
+  const auto is = [&](const char* kind) { return of_object({{"kind", {{"const", kind}}}}); };
+  return {{"if", is("imported")},
+          {"then", alone("imported", "imported", some, "sources")},
+          {"else",
+           {{"if", is("predicted")},
+            {"then", alone("predicted", "forecast", of_type("object"), "forecasts")},
+            {"else", there}}}};
 }
 
 Report report_of(const json::Document& document) {

@@ -3,6 +3,7 @@
 #include "reports/json/report_fields.h"
 
 #include "reports/document/settings.h"
+#include "reports/json/forecast_fields.h"
 
 namespace nearmetal::json {
 
@@ -290,9 +291,9 @@ void fields(Archive& field, Invocation& invocation) {
   field("argv", invocation.argv);
   field("started_at", invocation.started_at, time_stamp, "RFC 3339, UTC");
   field.settings("config", invocation.config, invocation.origins,
-                 "Every setting as it ran, and who chose it; null: results are imported");
+                 "Every setting as it ran, and who chose it; null: imported or predicted");
   field("config_sha256", invocation.config_sha256, hash,
-        "Hash of the settings that decide what is computed; null: results are imported");
+        "Hash of the settings that decide what is computed; null: imported or predicted");
 }
 
 void fields(Archive& field, ArmShare& share) {
@@ -366,6 +367,8 @@ void fields(Archive& field, Arm& arm) {
       "imported", arm.imported,
       "Results of other programs, in place of runs; empty unless the kind is imported; since "
       "1.9");
+  field.added("forecast", arm.forecast,
+              "In place of runs, where the kind is predicted; else null. Since 1.17");
 }
 
 void fields(Archive& field, Report& report) {
@@ -387,6 +390,8 @@ void fields(Archive& field, Report& report) {
   field.added(
       "sources", report.sources,
       "The files that imported results are of; empty unless the kind is imported; since 1.9");
+  field.added("forecasts", report.forecasts,
+              "What forecasts rest on; empty unless the kind is predicted; since 1.17");
 }
 
 void fields(Archive& field, LossScale& scale) {
