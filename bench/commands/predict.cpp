@@ -151,7 +151,7 @@ ExitCode run_predict(const PredictForm& form, const Context& context) {
     const RunSet set = read_runs(form.places, true);
     remark_foreign(set, context.terminal);
     forecasts.push_back(forecast_of(set, request));
-    page = forecast_page(forecasts);
+    page = forecast_page(forecasts.front());
   } else {
     const std::vector<RunSet> sides = read_sides({form.bare, form.vm}, true);
     const ForecastPair pair = forecast_pair(sides[0], sides[1], request);

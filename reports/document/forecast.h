@@ -13,47 +13,38 @@
 
 namespace nearmetal {
 
-/// Confidence of the band of a forecast.
+/// The confidence of the bands.
 inline constexpr double forecast_confidence = 0.9;
 
-/// The median of a forecast and its band, in samples per second of all ranks.
-struct ForecastRate {
+struct Foretold {
   double median = 0;
   Interval band{};
+  bool holds(double value) const { return band.lower <= value && value <= band.upper; }
 };
 
-/// The largest size that was measured, as the smaller ones alone foretell it.
+/// An arm of the most ranks, as those of fewer alone foretell it; samples per second of all ranks.
 struct HoldOut {
   std::string arm;
   int64_t ranks = 1;
-  double measured = 0;  // samples per second of all ranks
-  ForecastRate forecast;
-  double error = 0;  // forecast / measured - 1
-  bool in_band = false;
-
-  bool operator==(const HoldOut& other) const { return arm == other.arm; }
+  double measured = 0;
+  Foretold rate;
+  double error() const { return rate.median / measured - 1; }
 };
 
 /// What forecasts rest on.
 struct ForecastBasis {
   std::string side{};                      // "bare metal" or "VM"; empty: there is one alone
-  std::vector<std::string> arms{};         // measured ones, by ranks
-  bool has_exchange = false;               // whether times of sums are known; else throughput alone
+  std::vector<std::string> arms{};         // by ranks
+  bool has_exchange = false;               // the times of sums are known; else throughput alone
   std::vector<std::string> assumptions{};  // for readers
-  std::vector<HoldOut> hold_outs{};        // arms of the most ranks
+  std::vector<HoldOut> hold_outs{};
   std::map<std::string, std::string> work;  // the comparable key without its layout
 };
 
-/// A part of a step, on the average, and what it is for.
+/// A part of a step, of possibilities around the median.
 struct ForecastTerm {
   std::string name;
   double seconds = 0;
-};
-
-/// What virtualisation costs at this size: 1 - VM / bare metal.
-struct ForecastLoss {
-  double median = 0;
-  Interval band{};
 };
 
 /// A size that was not measured.
@@ -64,15 +55,13 @@ struct ForecastPoint {
   std::optional<double> batch{};   // samples of a rank and micro-batch; null: not told
   int64_t accumulate = 1;
   SampleUnit sample = SampleUnit::image;
-  ForecastRate rate;
+  Foretold rate;                      // samples per second of all ranks
   double efficiency = 1;              // of each rank, against the fewest that were measured
-  std::vector<ForecastTerm> terms{};  // they add up to a mean step
-  std::string dominant{};             // the largest of them but for the computation; empty: none
-  // From which a rank reaches 95 % of what the fewest did, by the network between hosts, or the
-  // links inside where there is one host.
-  Maybe<double> enough_bits_per_second = Unknown{"throughput alone tells of no network"};
-  Maybe<double> enough_latency_seconds = Unknown{"throughput alone tells of no network"};
-  std::optional<ForecastLoss> loss{};  // of a VM, where both sides were measured
+  std::vector<ForecastTerm> terms{};  // of a step; where the batch is not told, of a sample
+  std::string dominant{};             // the largest of them beside computation; empty: none
+  // From which on the efficiency is 95 %, by the network between hosts, or inside the only one.
+  Maybe<double> enough_bits_per_second{}, enough_latency_seconds{};
+  std::optional<Foretold> loss{};  // 1 - VM / bare metal, where both were measured
 };
 
 }  // namespace nearmetal

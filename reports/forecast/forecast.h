@@ -36,18 +36,15 @@ struct Forecast {
   std::vector<ForecastPoint> points;  // by request
 };
 
-/// Of one side, with the hold-out first: sizes of fewer ranks than the most. Throws
-/// std::invalid_argument where the runs do not tell what is asked.
+/// Of one side. Throws std::invalid_argument where the runs do not tell what is asked.
 Forecast forecast_of(const RunSet& set, const ForecastRequest& request);
 
-/// Both sides of these names, and in the points of the VM what it loses against bare metal. Points
-/// of further numbers of ranks, powers of 2 up to 65,536, may be added to find from where on a VM
-/// loses 5 %: `losses` has the first whose median does, or is empty.
+/// Both sides, and in the points of the VM what it loses. `large_loss`: the smallest power of 2 of
+/// ranks, up to 4096, at which the median of that is 5 % or more; none where there is none.
 struct ForecastPair {
   Forecast bare, vm;
-  std::optional<std::pair<int64_t, ForecastLoss>> first_large_loss{};
+  std::optional<std::pair<int64_t, Foretold>> large_loss{};
 };
-inline constexpr double large_loss = 0.05;
 ForecastPair forecast_pair(const RunSet& bare, const RunSet& vm, const ForecastRequest& request);
 
 /// The forecasts as a report of kind predicted, without tool and invocation.
@@ -58,12 +55,12 @@ struct ForecastCheck {
   std::string arm;             // measured
   const ForecastPoint* point;  // of the same ranks
   double measured = 0;         // samples per second, the mean of runs
-  double error = 0;            // forecast / measured - 1
-  bool in_band = false;
+
+  double error() const { return point->rate.median / measured - 1; }
 };
 
 /// The points of a predicted report that were measured by now. Throws NotComparable where none is,
-/// or where what must agree does not, but for `allow_differ`.
+/// or none doing the same work, but for what may differ.
 std::vector<ForecastCheck> check_forecast(const Report& predicted, const RunSet& measured,
                                           const std::vector<std::string>& allow_differ);
 

@@ -4,288 +4,273 @@
 #include <boost/math/special_functions/erf.hpp>
 #include <cmath>
 #include <numbers>
-#include <random>
+#include <numeric>
 #include <set>
 #include <stdexcept>
-
-#include "base/text.h"
 
 namespace nearmetal {
 namespace {
 
-constexpr double usual_cost = 0.07;    // deviation of the prior, of the least step
+constexpr double usual_cost = 0.07;    // deviation of the prior, of a micro-batch
 constexpr double unlikely_growth = 6;  // power of the share of laws that are bounded
 constexpr int steps_of_shares = 10;    // of the mixtures
 constexpr int draws_of_a_law = 40;
 constexpr double weight_of_deviation = 2;  // in points, of what was held of it before
 
-// Within 0 and 1; the distributions of the standard library differ between libraries.
-double uniform(std::mt19937_64& engine) {
-  return (static_cast<double>(engine() >> 11) + 0.5) * 0x1p-53;
+// Within 0 and 1, by splitmix64: distributions of the standard library differ between libraries.
+double uniform(uint64_t& state) {
+  uint64_t bits = state += 0x9e3779b97f4a7c15;
+  bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9;
+  bits = (bits ^ (bits >> 27)) * 0x94d049bb133111eb;
+  return (static_cast<double>((bits ^ (bits >> 31)) >> 11) + 0.5) * 0x1p-53;
 }
 
 // Of a standard normal distribution, from its tail beyond `bound`, and the logarithm of that tail.
-std::pair<double, double> beyond(double bound, std::mt19937_64& engine) {
+std::pair<double, double> beyond(double bound, uint64_t& state) {
   constexpr double far = 30;  // where the tail is an exponential one
-  const double u = uniform(engine);
+  const double u = uniform(state);
   if (bound > far) {
-    const double log_tail = -bound * bound / 2 - std::log(bound * std::sqrt(2 * std::numbers::pi));
-    return {bound - std::log(u) / bound, log_tail};
+    const double scale = bound * std::sqrt(2 * std::numbers::pi);
+    return {bound - std::log(u) / bound, -bound * bound / 2 - std::log(scale)};
   }
   const double tail = std::erfc(bound / std::numbers::sqrt2) / 2;
   return {std::numbers::sqrt2 * boost::math::erfc_inv(2 * u * tail), std::log(tail)};
 }
 
-// The lower triangle L of a positive definite matrix L L'.
-using Matrix = std::vector<std::vector<double>>;
-Matrix cholesky(const Matrix& matrix) {
-  Matrix lower = matrix;
-  for (size_t i = 0; i < matrix.size(); ++i) {
-    for (size_t j = 0; j <= i; ++j) {
-      double sum = matrix[i][j];
-      for (size_t k = 0; k < j; ++k) sum -= lower[i][k] * lower[j][k];
-      lower[i][j] = i == j ? std::sqrt(std::max(sum, 1e-300)) : sum / lower[j][j];
-    }
-  }
-  return lower;
+double hosts_of(const StepSize& size, double per_host) {
+  return static_cast<double>(size.ranks) / per_host;
+}
+double per_host_of(const StepSize& size, const Hypothesis& hypothesis) {
+  const int64_t most = size.per_host > 0 ? size.per_host : hypothesis.per_host;
+  return static_cast<double>(std::min(size.ranks, most));
 }
 
-// x of L x = b, and of L' x = b.
-std::vector<double> forward(const Matrix& lower, std::vector<double> b) {
-  for (size_t i = 0; i < b.size(); ++i) {
-    for (size_t k = 0; k < i; ++k) b[i] -= lower[i][k] * b[k];
-    b[i] /= lower[i][i];
-  }
-  return b;
-}
-std::vector<double> backward(const Matrix& lower, std::vector<double> b) {
-  for (size_t i = b.size(); i-- > 0;) {
-    for (size_t k = i + 1; k < b.size(); ++k) b[i] -= lower[k][i] * b[k];
-    b[i] /= lower[i][i];
-  }
-  return b;
-}
-
-double ranks_of_a_host(const StepSize& size, int64_t per_host) {
-  return static_cast<double>(std::min(size.ranks, size.per_host > 0 ? size.per_host : per_host));
-}
-double hosts_of(const StepSize& size, int64_t per_host) {
-  return static_cast<double>(size.ranks) / ranks_of_a_host(size, per_host);
+// What the coefficients of the parts are multiplied with.
+StepParts columns_of(const StepSize& size, const Hypothesis& hypothesis,
+                     const std::array<double, 4>& law) {
+  const double work = size.accumulate * size.batch, ranks = per_host_of(size, hypothesis);
+  const auto growth = [&](double n) {
+    if (n <= 1) return 0.0;
+    return law[0] * (hypothesis.with_work ? work : 1) + law[1] * 2 * (n - 1) / n +
+           law[2] * std::log2(n) + law[3] * (n - 1);
+  };
+  return {work, size.accumulate, growth(ranks), growth(hosts_of(size, ranks))};
 }
 
 }  // namespace
 
-// The posterior of one law: normal but for the bounds of its coefficients.
+// The posterior of one law: normal but for the bounds of its coefficients. `lower`: the triangle L
+// of the inverse L L' of their covariance.
 struct Growth::Fit {
-  std::vector<size_t> terms;  // that the points can tell, or the prior must
+  std::vector<size_t> terms;  // parts that the points can tell, or the prior must
   std::vector<double> mean;   // of their coefficients
-  Matrix lower;               // of the inverse of their covariance
-  double squares = 0;         // of relative residuals
+  std::vector<std::vector<double>> lower;
+  double squares = 0;  // of relative residuals
   double log_likelihood = 0;
-};
 
-double Growth::Law::of(double count, double work) const {
-  if (count <= 1) return 0;
-  return constant * work + ring * 2 * (count - 1) / count + rounds * std::log2(count) +
-         linear * (count - 1);
-}
+  // L' x = b.
+  std::vector<double> backward(std::vector<double> b) const {
+    for (size_t i = b.size(); i-- > 0;) {
+      for (size_t k = i + 1; k < b.size(); ++k) b[i] -= lower[k][i] * b[k];
+      b[i] /= lower[i][i];
+    }
+    return b;
+  }
+  std::vector<double> solution(std::vector<double> b) const {
+    for (size_t i = 0; i < b.size(); ++i) {
+      for (size_t k = 0; k < i; ++k) b[i] -= lower[i][k] * b[k];
+      b[i] /= lower[i][i];
+    }
+    return backward(std::move(b));
+  }
+};
 
 Growth::Growth(std::vector<StepPoint> points, std::vector<Hypothesis> hypotheses, double deviation)
     : points_(std::move(points)), hypotheses_(std::move(hypotheses)), deviation_(deviation) {
   if (points_.empty()) throw std::invalid_argument("a forecast needs a measured size");
-  const auto seconds_of_work = [](const StepPoint& point) {
-    return point.seconds / point.size.accumulate / point.size.batch;
-  };
-  least_seconds_ = std::ranges::min(transformed(points_, seconds_of_work));
-  double least_squares = INFINITY;
+  micro_batch_seconds_ = INFINITY;
+  for (const auto& [size, seconds] : points_) {
+    micro_batch_seconds_ = std::min(micro_batch_seconds_, seconds / size.accumulate / size.batch);
+  }
+  double squares = INFINITY;
   for (const Hypothesis& hypothesis : hypotheses_) {
     for (const Law& law : laws_for(hypothesis)) {
-      least_squares = std::min(least_squares, best_fit(hypothesis, law).squares);
+      squares = std::min(squares, best_fit(hypothesis, law).squares);
     }
   }
-  const double freedom = std::max<double>(0, static_cast<double>(points_.size()) - 2);
+  const double freedom = std::max(0.0, static_cast<double>(points_.size()) - 2);
   deviation_ =
-      std::max(deviation, std::sqrt((weight_of_deviation * deviation * deviation + least_squares) /
+      std::max(deviation, std::sqrt((weight_of_deviation * deviation * deviation + squares) /
                                     (weight_of_deviation + freedom)));
-  std::mt19937_64 engine;  // the same numbers each time
-  std::vector<double> logs;
   for (size_t i = 0; i < hypotheses_.size(); ++i) {
     for (const Law& law : laws_for(hypotheses_[i])) {
       const Fit found = posterior(hypotheses_[i], law);
-      for (int n = 0; n < draws_of_a_law; ++n) {
-        const double noise = beyond(-INFINITY, engine).first;
-        Sample sample{
-            .noise = noise, .hypothesis = i, .law = law, .coefficients = Columns(most_terms)};
-        logs.push_back(found.log_likelihood + draw(found, engine, sample.coefficients));
-        samples_.push_back(std::move(sample));
-      }
+      for (int n = 0; n < draws_of_a_law; ++n) draw_from(found, i, law);
     }
   }
-  const double most = std::ranges::max(logs);
-  for (size_t i = 0; i < logs.size(); ++i) samples_[i].weight = std::exp(logs[i] - most);
-}
-
-// Coefficients one after another, each given those before it and its bound, 0 (Geweke,
-// Hajivassiliou and Keane); returns the logarithm of the draw's weight.
-double Growth::draw(const Fit& fit, std::mt19937_64& engine, Columns& coefficients) {
-  std::vector<double> off(fit.mean.size());
-  double log_weight = 0;
-  for (size_t k = off.size(); k-- > 0;) {
-    double sum = 0;
-    for (size_t j = k + 1; j < off.size(); ++j) sum += fit.lower[j][k] * off[j];
-    const double bound = k == 0 ? -INFINITY : sum - fit.lower[k][k] * fit.mean[k];
-    const auto [z, log_tail] = beyond(bound, engine);
-    off[k] = (z - sum) / fit.lower[k][k];
-    log_weight += log_tail;
-    coefficients[fit.terms[k]] = fit.mean[k] + off[k];
+  const auto weight_of = [](const Sample& sample) { return sample.possibility.weight; };
+  const double most = weight_of(*std::ranges::max_element(samples_, {}, weight_of));
+  for (auto& [possibility, law] : samples_) {
+    possibility.weight = std::exp(possibility.weight - most);
   }
-  return log_weight;
 }
 
 std::vector<Growth::Law> Growth::laws_for(const Hypothesis& hypothesis) const {
   std::set<double> hosts, ranks;
   for (const StepPoint& point : points_) {
-    hosts.insert(hosts_of(point.size, hypothesis.per_host));
-    ranks.insert(ranks_of_a_host(point.size, hypothesis.per_host));
+    ranks.insert(per_host_of(point.size, hypothesis));
+    hosts.insert(hosts_of(point.size, per_host_of(point.size, hypothesis)));
   }
   constexpr size_t enough = 3;  // sizes, to tell growth without bound
-  const int most_linear = std::max(hosts.size(), ranks.size()) >= enough ? steps_of_shares : 0;
-  const auto share = [](int steps) { return static_cast<double>(steps) / steps_of_shares; };
+  constexpr int all = steps_of_shares;
+  const int most_linear = std::max(hosts.size(), ranks.size()) >= enough ? all : 0;
   std::vector<Law> laws;
   for (int linear = 0; linear <= most_linear; ++linear) {
-    for (int rounds = 0; rounds <= steps_of_shares - linear; ++rounds) {
-      for (int ring = 0; ring <= steps_of_shares - linear - rounds; ++ring) {
-        laws.push_back({share(steps_of_shares - linear - rounds - ring), share(ring), share(rounds),
-                        share(linear)});
+    for (int rounds = 0; rounds <= all - linear; ++rounds) {
+      for (int ring = 0; ring <= all - linear - rounds; ++ring) {
+        Law& law = laws.emplace_back(Law{double(all - linear - rounds - ring), double(ring),
+                                         double(rounds), double(linear)});
+        for (double& share : law) share /= all;
       }
     }
   }
   return laws;
 }
 
-Growth::Columns Growth::columns_of(const StepSize& size, const Hypothesis& hypothesis,
-                                   const Law& law) const {
-  const double work = size.accumulate * size.batch;
-  const double slowed = hypothesis.with_work ? work : 1;
-  return {work, size.accumulate, law.of(ranks_of_a_host(size, hypothesis.per_host), slowed),
-          law.of(hosts_of(size, hypothesis.per_host), slowed)};
-}
-
 // The best coefficients that are not negative, whatever is usual.
 Growth::Fit Growth::best_fit(const Hypothesis& hypothesis, const Law& law) const {
-  constexpr double anything = 1e3;
-  const Columns priors(most_terms, anything * least_seconds_);
-  std::vector<size_t> left_out;
+  StepParts priors, wanted;
+  priors.fill(1e3 * micro_batch_seconds_);
+  wanted.fill(1);
   while (true) {
-    Fit found = fit(hypothesis, law, deviation_, priors, left_out);
+    Fit found = fit(hypothesis, law, priors, wanted);
     const auto least = std::ranges::min_element(found.mean);
     const size_t worst = found.terms[least - found.mean.begin()];
     if (*least >= 0 || worst == 0) return found;
-    left_out.push_back(worst);
+    wanted[worst] = 0;
   }
 }
 
 // With costs that are usual, or as large as the points show beyond two standard errors.
 Growth::Fit Growth::posterior(const Hypothesis& hypothesis, const Law& law) const {
-  Columns priors(most_terms, usual_cost * least_seconds_);
+  StepParts priors;
+  priors.fill(usual_cost * micro_batch_seconds_);
   const Fit best = best_fit(hypothesis, law);
   for (size_t k = 0; k < best.terms.size(); ++k) {
-    Columns unit(best.terms.size());
+    std::vector<double> unit(best.terms.size());
     unit[k] = 1;
-    const double error = std::sqrt(backward(best.lower, forward(best.lower, unit))[k]);
-    priors[best.terms[k]] = std::max(priors[best.terms[k]], best.mean[k] - 2 * error);
+    const double error = std::sqrt(best.solution(unit)[k]);
+    double& prior = priors[best.terms[k]];
+    prior = std::max(prior, best.mean[k] - 2 * error);
   }
-  return fit(hypothesis, law, deviation_, priors);
+  return fit(hypothesis, law, priors);
 }
 
-Growth::Fit Growth::fit(const Hypothesis& hypothesis, const Law& law, double deviation,
-                        const Columns& priors, const std::vector<size_t>& left_out) const {
-  std::vector<Columns> rows;
-  for (const StepPoint& point : points_) {
-    rows.push_back(columns_of(point.size, hypothesis, law));
+Growth::Fit Growth::fit(const Hypothesis& hypothesis, const Law& law, const StepParts& priors,
+                        StepParts wanted) const {
+  std::vector<StepParts> rows;
+  std::vector<double> seconds;
+  for (size_t i = 0; i < points_.size(); ++i) {
+    rows.push_back(columns_of(points_[i].size, hypothesis, law));
+    const bool knows = !hypothesis.known_seconds.empty();
+    seconds.push_back(points_[i].seconds - (knows ? hypothesis.known_seconds[i] : 0));
   }
-  // A column that is the computation's times a factor cannot be told from it.
   Fit fit;
-  for (size_t term = 0; term < rows.front().size(); ++term) {
+  for (size_t term = 0; term < wanted.size(); ++term) {
+    // One that is the computation times a factor cannot be told from it.
     const double factor = rows.front()[term] / rows.front()[0];
-    const bool is_alike = std::ranges::all_of(rows, [&](const Columns& row) {
-      return std::abs(row[term] - factor * row[0]) < 1e-9 * std::abs(row[0]);
-    });
-    const bool is_wanted = std::ranges::count(left_out, term) == 0;
-    if (is_wanted && (term == 0 || !is_alike || factor == 0)) fit.terms.push_back(term);
+    const bool is_alike = factor != 0 && std::ranges::all_of(rows, [&](const StepParts& row) {
+                            return std::abs(row[term] - factor * row[0]) < 1e-9 * row[0];
+                          });
+    if (wanted[term] > 0 && (term == 0 || !is_alike)) fit.terms.push_back(term);
   }
   const size_t count = fit.terms.size();
-  const auto prior = [&](size_t a) { return 1 / (priors[fit.terms[a]] * priors[fit.terms[a]]); };
-  Matrix precision(count, std::vector<double>(count));
   std::vector<double> right(count);
-  const auto seconds_of = [&](size_t i) {
-    return points_[i].seconds -
-           (hypothesis.known_seconds.empty() ? 0 : hypothesis.known_seconds[i]);
-  };
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const double weight = 1 / std::pow(deviation * points_[i].seconds, 2);
-    for (size_t a = 0; a < count; ++a) {
-      right[a] += weight * rows[i][fit.terms[a]] * seconds_of(i);
-      for (size_t b = 0; b < count; ++b) {
-        precision[a][b] += weight * rows[i][fit.terms[a]] * rows[i][fit.terms[b]];
+  fit.lower.assign(count, std::vector<double>(count));
+  double log_prior = 0, penalty = 0, log_determinant = 0;
+  for (size_t a = 0; a < count; ++a) {
+    const double prior = a == 0 ? 0 : 1 / (priors[fit.terms[a]] * priors[fit.terms[a]]);
+    if (a > 0) log_prior += std::log(prior);
+    fit.lower[a][a] = prior;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const double weight = 1 / std::pow(deviation_ * points_[i].seconds, 2);
+      right[a] += weight * rows[i][fit.terms[a]] * seconds[i];
+      for (size_t b = 0; b <= a; ++b) {
+        fit.lower[a][b] += weight * rows[i][fit.terms[a]] * rows[i][fit.terms[b]];
       }
     }
   }
-  for (size_t a = 1; a < count; ++a) precision[a][a] += prior(a);
-  fit.lower = cholesky(precision);
-  fit.mean = backward(fit.lower, forward(fit.lower, right));
-  double penalty = 0, log_determinant = 0;
-  for (size_t a = 0; a < count; ++a) {
-    log_determinant += 2 * std::log(fit.lower[a][a]) - (a > 0 ? std::log(prior(a)) : 0);
-    if (a > 0) penalty += prior(a) * fit.mean[a] * fit.mean[a];
+  for (size_t a = 0; a < count; ++a) {  // Cholesky
+    for (size_t b = 0; b <= a; ++b) {
+      double& entry = fit.lower[a][b];
+      for (size_t k = 0; k < b; ++k) entry -= fit.lower[a][k] * fit.lower[b][k];
+      entry = a == b ? std::sqrt(std::max(entry, 1e-300)) : entry / fit.lower[b][b];
+    }
+    log_determinant += 2 * std::log(fit.lower[a][a]);
   }
+  fit.mean = fit.solution(right);
+  for (size_t a = 1; a < count; ++a) penalty += std::pow(fit.mean[a] / priors[fit.terms[a]], 2);
   for (size_t i = 0; i < rows.size(); ++i) {
-    double residual = seconds_of(i);
-    for (size_t a = 0; a < count; ++a) residual -= fit.mean[a] * rows[i][fit.terms[a]];
-    fit.squares += std::pow(residual / points_[i].seconds, 2);
+    for (size_t a = 0; a < count; ++a) seconds[i] -= fit.mean[a] * rows[i][fit.terms[a]];
+    fit.squares += std::pow(seconds[i] / points_[i].seconds, 2);
   }
-  fit.log_likelihood = unlikely_growth * std::log(1 - law.rounds - law.linear + 1e-9) -
-                       (fit.squares / (deviation * deviation) + penalty + log_determinant) / 2;
+  const double misfit = fit.squares / (deviation_ * deviation_) + penalty;
+  fit.log_likelihood = unlikely_growth * std::log(1 - law[2] - law[3] + 1e-9) -
+                       (misfit + log_determinant - log_prior) / 2;
   return fit;
 }
 
-double Growth::deviation_at(const StepSize& size) const {
-  double most_ranks = 1, least_batch = INFINITY;
-  for (const StepPoint& point : points_) {
-    most_ranks = std::max(most_ranks, static_cast<double>(point.size.ranks));
-    least_batch = std::min(least_batch, point.size.batch);
+// Coefficients one after another, each given those before it and its bound, 0 (Geweke,
+// Hajivassiliou and Keane). The weight is a logarithm as yet.
+void Growth::draw_from(const Fit& fit, size_t hypothesis, const Law& law) {
+  Possibility drawn{.weight = fit.log_likelihood,
+                    .hypothesis = hypothesis,
+                    .noise = beyond(-INFINITY, drawn_).first};
+  std::vector<double> off(fit.mean.size());
+  for (size_t k = off.size(); k-- > 0;) {
+    double sum = 0;
+    for (size_t j = k + 1; j < off.size(); ++j) sum += fit.lower[j][k] * off[j];
+    const auto [z, log_tail] =
+        beyond(k == 0 ? -INFINITY : sum - fit.lower[k][k] * fit.mean[k], drawn_);
+    off[k] = (z - sum) / fit.lower[k][k];
+    drawn.weight += log_tail;
+    drawn.seconds[fit.terms[k]] = fit.mean[k] + off[k];
   }
-  const double doublings = std::max(0.0, std::log2(static_cast<double>(size.ranks) / most_ranks)) +
-                           std::max(0.0, std::log2(least_batch / size.batch));
-  return deviation_ * std::sqrt(1 + doublings * doublings);
+  samples_.push_back({drawn, law});
 }
 
 std::vector<Possibility> Growth::at(const StepSize& size) const {
-  const double deviation = deviation_at(size);
-  return transformed(samples_, [&](const Sample& sample) {
-    const Columns columns = columns_of(size, hypotheses_[sample.hypothesis], sample.law);
-    const std::vector<double>& c = sample.coefficients;
-    return Possibility{sample.weight,     sample.hypothesis, std::exp(deviation * sample.noise),
-                       c[0] * columns[0], c[1] * columns[1], c[2] * columns[2],
-                       c[3] * columns[3]};
-  });
+  double ranks = 1, batch = INFINITY;  // measured
+  for (const StepPoint& point : points_) {
+    ranks = std::max(ranks, static_cast<double>(point.size.ranks));
+    batch = std::min(batch, point.size.batch);
+  }
+  const double doublings = std::max(0.0, std::log2(static_cast<double>(size.ranks) / ranks)) +
+                           std::max(0.0, std::log2(batch / size.batch));
+  const double deviation = deviation_ * std::hypot(1, doublings);
+  std::vector<Possibility> possibilities;
+  for (const auto& [possibility, law] : samples_) {
+    Possibility& one = possibilities.emplace_back(possibility);
+    const StepParts columns = columns_of(size, hypotheses_[one.hypothesis], law);
+    for (size_t k = 0; k < columns.size(); ++k) one.seconds[k] *= columns[k];
+    one.noise = std::exp(deviation * one.noise);
+  }
+  return possibilities;
 }
 
-std::vector<double> weighted_quantiles(std::vector<std::pair<double, double>> values_and_weights,
-                                       const std::vector<double>& shares) {
-  if (values_and_weights.empty()) throw std::invalid_argument("no values have no quantile");
-  std::ranges::sort(values_and_weights);
-  double sum = 0;
-  for (const auto& [value, weight] : values_and_weights) sum += weight;
+std::vector<double> weighted_quantiles(Weighted values, const std::vector<double>& shares) {
+  if (values.empty()) throw std::invalid_argument("no values have no quantile");
+  std::ranges::sort(values);
+  double sum = 0, below = 0;
+  for (const auto& [value, weight] : values) sum += weight;
   std::vector<double> found;
-  double below = 0;
-  for (const auto& [value, weight] : values_and_weights) {
+  for (const auto& [value, weight] : values) {
     below += weight;
     while (found.size() < shares.size() && below >= shares[found.size()] * sum) {
       found.push_back(value);
     }
   }
-  found.resize(shares.size(), values_and_weights.back().first);
+  found.resize(shares.size(), values.back().first);
   return found;
 }
 

@@ -16,54 +16,47 @@ namespace nearmetal {
 namespace {
 
 // Public results of one run differ by about as much from the next run (docs/imported.md).
-constexpr double usual_deviation = 0.01;
-constexpr double least_deviation = 0.002;
+constexpr double usual_deviation = 0.01, least_deviation = 0.002;
 
 double number_of(const SetRun& run, const char* field) {
   return std::strtod(key_value(run, field).c_str(), nullptr);
 }
 
-int64_t ranks_of_a_host(const SetRun& run) {
-  std::map<int64_t, int64_t> ranks;
-  for (const Rank& rank : run.run.ranks) ++ranks[rank.environment];
-  int64_t most = 0;
-  for (const auto& [host, count] : ranks) most = std::max(most, count);
-  return most;
-}
-
 bool can_count(const RunArm& arm, const SetRun& run) {
-  const bool exchanges = key_value(run, "update") != to_string(Update::independent);
-  const bool trains =
-      key_value(run, "forward_only") != "yes" && key_value(run, "inference") != "yes";
-  return run.run.world_size >= 1 && arm.whole.empty() && key_value(run, "share").empty() &&
-         run.run.jobs.empty() && !run.run.pipeline && trains &&
-         (run.run.world_size == 1 || exchanges);
+  const auto is = [&](const char* field, const char* value) {
+    return key_value(run, field) == value;
+  };
+  const bool alone = is("update", to_string(Update::independent)) && run.run.world_size > 1;
+  return has_throughput(run) && run.run.world_size >= 1 && arm.whole.empty() && is("share", "") &&
+         run.run.jobs.empty() && !run.run.pipeline && !is("forward_only", "yes") &&
+         !is("inference", "yes") && !alone;
 }
 
 MeasuredSize size_of(const RunArm& arm, const SomeRuns& runs) {
   const SetRun& run = *runs.front();
-  MeasuredSize size{.arm = &arm,
-                    .runs = runs,
-                    .ranks = run.run.world_size,
-                    .per_host = ranks_of_a_host(run),
-                    .batch = number_of(run, "batch"),
-                    .throughput = geometric_mean(
-                        transformed(runs, [](const SetRun* one) { return *one->run.throughput; }))};
+  MeasuredSize size{.arm = arm.name, .runs = runs, .ranks = run.run.world_size};
+  std::map<int64_t, int64_t> ranks;  // of each host
+  for (const Rank& rank : run.run.ranks) {
+    size.per_host = std::max(size.per_host, ++ranks[rank.environment]);
+  }
+  size.batch = number_of(run, "batch");
   if (size.batch == 0) {
     size.batch = number_of(run, "global_batch_size") / static_cast<double>(size.ranks);
   }
   size.accumulate = std::max<int64_t>(1, std::llround(number_of(run, "accumulate")));
+  size.throughput =
+      geometric_mean(transformed(runs, [](const SetRun* one) { return *one->run.throughput; }));
   return size;
 }
 
-// The work of a run without what `left_out` names and what follows from a batch.
+// The work of a run without fields that are left out, and what follows from a batch among them.
 std::string work_text(const SetRun& run, const std::vector<std::string>& left_out) {
   std::string text;
   for (const KeyField& field : run.key) {
-    const bool follows = !left_out.empty() && follows_batch(field.name);
-    if (field.severity == Severity::layout || field.may_be_unknown || follows) continue;
-    if (std::ranges::count(left_out, field.name) == 0)
-      text += field.name + '\0' + field.value + '\0';
+    const bool out = std::ranges::count(left_out, field.name) > 0 ||
+                     (!left_out.empty() && follows_batch(field.name));
+    if (field.severity == Severity::layout || field.may_be_unknown || out) continue;
+    text += field.name + '\0' + field.value + '\0';
   }
   return text;
 }
@@ -71,11 +64,11 @@ std::string work_text(const SetRun& run, const std::vector<std::string>& left_ou
 using Groups = std::map<std::string, std::vector<MeasuredSize>>;
 
 int64_t numbers_of_ranks(const std::vector<MeasuredSize>& sizes) {
-  std::set<int64_t> ranks;
-  for (const MeasuredSize& size : sizes) ranks.insert(size.ranks);
-  return std::ssize(ranks);
+  const std::vector<int64_t> ranks = transformed(sizes, &MeasuredSize::ranks);
+  return std::ssize(std::set(ranks.begin(), ranks.end()));
 }
 
+// Those of two numbers of ranks or more.
 Groups groups_of(const std::vector<MeasuredSize>& sizes, const std::vector<std::string>& left_out) {
   Groups groups;
   for (const MeasuredSize& size : sizes) {
@@ -91,87 +84,80 @@ int64_t most_numbers_of_ranks(const Groups& groups) {
   return most;
 }
 
-void set_deviation(MeasuredSizes& found) {
+double deviation_of(const std::vector<MeasuredSize>& sizes) {
   double squares = 0, freedom = 0;
-  for (const MeasuredSize& size : found.sizes) {
+  for (const MeasuredSize& size : sizes) {
     if (size.runs.size() < 2) continue;
-    const std::vector<double> logs =
-        transformed(size.runs, [](const SetRun* run) { return std::log(*run->run.throughput); });
-    squares += variance(logs) * static_cast<double>(logs.size() - 1);
-    freedom += static_cast<double>(logs.size() - 1);
+    const auto more = static_cast<double>(size.runs.size() - 1);
+    squares += more * variance(transformed(size.runs, [](const SetRun* run) {
+                 return std::log(*run->run.throughput);
+               }));
+    freedom += more;
   }
-  found.deviation_is_known = freedom > 0;
-  found.deviation =
-      freedom > 0 ? std::max(least_deviation, std::sqrt(squares / freedom)) : usual_deviation;
+  return freedom > 0 ? std::max(least_deviation, std::sqrt(squares / freedom)) : usual_deviation;
 }
 
 std::string sizes_text(const std::vector<MeasuredSize>& sizes) {
-  std::vector<std::string> texts;
-  for (const MeasuredSize& size : sizes) {
-    texts.push_back(size.arm->name + " (" + counted(size.ranks, "rank") +
-                    (size.batch > 0 ? ", batch " + shortest(size.batch, 10) : "") + ")");
+  const auto text = [](const MeasuredSize& size) {
+    return size.arm + " (" + counted(size.ranks, "rank") +
+           (size.batch > 0 ? ", batch " + shortest(size.batch, 10) : "") + ")";
+  };
+  return sizes.empty() ? "none" : shortened(joined(transformed(sizes, text)));
+}
+
+std::vector<MeasuredSize> all_sizes(const RunSet& set) {
+  std::vector<MeasuredSize> sizes;
+  for (const RunArm& arm : set.arms) {
+    std::map<std::pair<int64_t, std::string>, SomeRuns> alike;  // in one arm where a user named it
+    for (const SetRun& run : arm.runs) {
+      if (can_count(arm, run)) alike[{run.run.world_size, work_text(run, {})}].push_back(&run);
+    }
+    for (const auto& [work, runs] : alike) sizes.push_back(size_of(arm, runs));
   }
-  return texts.empty() ? "none" : shortened(joined(texts));
+  std::ranges::stable_sort(sizes, {}, &MeasuredSize::ranks);
+  return sizes;
 }
 
 }  // namespace
 
+double MeasuredSize::step_seconds() const {
+  return (batch > 0 ? batch : 1) * static_cast<double>(accumulate * ranks) / throughput;
+}
+
 MeasuredSizes measured_sizes(const RunSet& set, const std::optional<int64_t>& batch) {
-  std::vector<MeasuredSize> all;
-  for (const RunArm& arm : set.arms) {
-    std::map<std::pair<int64_t, std::string>, SomeRuns> alike;  // one arm, where a user named it
-    for (const SetRun& run : arm.runs) {
-      if (!has_throughput(run) || !can_count(arm, run)) continue;
-      alike[{run.run.world_size, work_text(run, {})}].push_back(&run);
-    }
-    for (const auto& [work, runs] : alike) all.push_back(size_of(arm, runs));
-  }
-  std::ranges::stable_sort(all, {}, &MeasuredSize::ranks);
+  const std::vector<MeasuredSize> all = all_sizes(set);
   std::vector<MeasuredSize> of_batch = all;
-  if (batch) {
-    std::erase_if(of_batch, [&](const MeasuredSize& size) {
-      return size.batch != static_cast<double>(*batch);
-    });
-  }
-  // Published results name each size of a system by itself.
-  const std::vector<std::string> batches = {"batch", "accumulate", "global_batch_size"};
-  std::vector<std::string> and_systems = batches;
-  and_systems.emplace_back("system");
-  MeasuredSizes found;
+  std::erase_if(of_batch, [&](const MeasuredSize& size) {
+    return batch && size.batch != static_cast<double>(*batch);
+  });
   Groups groups = groups_of(of_batch, {});
-  for (const auto& left_out : {batches, and_systems}) {
-    // Published results have no sums that would be those of one batch, so that more sizes are
-    // better.
-    const bool published = !all.empty() && is_imported(*all.front().runs.front());
+  // Published results have no sums, which would be those of one batch, so that more sizes are
+  // better; and each size of a system may be one by its name.
+  const bool published = !all.empty() && is_imported(*all.front().runs.front());
+  std::vector<std::string> left_out = {"batch", "accumulate", "global_batch_size"};
+  for (const char* also : {"", "system"}) {
     if (!groups.empty() && !published) break;
+    left_out.emplace_back(also);
     Groups more = groups_of(all, left_out);
     if (most_numbers_of_ranks(more) > most_numbers_of_ranks(groups)) groups = std::move(more);
   }
-  if (groups.empty()) {
+  if (groups.size() != 1) {
+    const auto text = [](const auto& group) { return sizes_text(group.second); };
     throw std::invalid_argument(
-        "a forecast needs two numbers of ranks or more that did the same work; there are: " +
-        sizes_text(all));
+        groups.empty() ? "a forecast needs two numbers of ranks or more that did the same work; "
+                         "there are: " +
+                             sizes_text(all)
+                       : "a forecast is of one work, and these differ; name arms as FILE#ARM, or "
+                         "--batch: " +
+                             joined(transformed(groups, text), " | "));
   }
-  if (groups.size() > 1) {
-    std::vector<std::string> texts;
-    for (const auto& [work, sizes] : groups) texts.push_back(sizes_text(sizes));
-    throw std::invalid_argument(
-        "a forecast is of one work, and these differ in theirs; name arms as FILE#ARM, or "
-        "--batch: " +
-        joined(texts, " | "));
-  }
-  found.sizes = std::move(groups.begin()->second);
+  MeasuredSizes found{.sizes = std::move(groups.begin()->second)};
   const bool tells_batch = std::ranges::count(found.sizes, 0, &MeasuredSize::batch) == 0;
   for (MeasuredSize& size : found.sizes) size.batch *= tells_batch ? 1 : 0;
-  const MeasuredSize& first = found.sizes.front();
   found.same_batch = std::ranges::all_of(found.sizes, [&](const MeasuredSize& size) {
-    return size.batch == first.batch && size.accumulate == first.accumulate;
+    return size.batch == found.sizes[0].batch && size.accumulate == found.sizes[0].accumulate;
   });
-  found.tells_accumulate = std::ranges::all_of(found.sizes, [](const MeasuredSize& size) {
-    const SetRun& run = *size.runs.front();
-    return !is_imported(run) || !key_value(run, "accumulate").empty();
-  });
-  set_deviation(found);
+  found.deviation = deviation_of(found.sizes);
   return found;
 }
 

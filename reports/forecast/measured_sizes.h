@@ -12,32 +12,27 @@
 namespace nearmetal {
 
 struct MeasuredSize {
-  const RunArm* arm = nullptr;
-  SomeRuns runs{};  // complete ones
+  std::string arm;
+  SomeRuns runs{};  // complete ones, at least one
   int64_t ranks = 1;
   int64_t per_host = 0;    // ranks; 0: not told
   double batch = 0;        // of a rank and micro-batch; 0: not told
   int64_t accumulate = 1;  // micro-batches of a step
   double throughput = 0;   // samples per second of all ranks
 
-  /// Of a step; of a sample of each rank where the batch is not told.
-  double step_seconds() const {
-    const double samples = (batch > 0 ? batch : 1) * static_cast<double>(accumulate * ranks);
-    return samples / throughput;
-  }
+  /// Of a step; where the batch is not told of a sample of each rank.
+  double step_seconds() const;
 };
 
 struct MeasuredSizes {
   std::vector<MeasuredSize> sizes;  // by ranks
   bool same_batch = true;
-  bool tells_accumulate = true;  // else micro-batches of published results are not told
-  double deviation = 0;          // of runs of an arm, relative
-  bool deviation_is_known = false;
+  double deviation = 0;  // of runs of an arm, relative
 };
 
 /// Throws std::invalid_argument, which says what there is, where less than two numbers of ranks did
-/// the same work with this batch (none: any), or where several works have such sizes. Jobs that
-/// share a device, pipelines and ranks that train for themselves are left out.
+/// the same work, with this batch if one is given, or where several works have such sizes. Jobs
+/// that share a device, pipelines and ranks that train for themselves are left out.
 MeasuredSizes measured_sizes(const RunSet& set, const std::optional<int64_t>& batch);
 
 }  // namespace nearmetal

@@ -8,10 +8,9 @@
 
 namespace nearmetal {
 
-Page forecast_page(const std::vector<Forecast>& forecasts);
-/// The same of bare metal and a VM, with the size from which on the VM loses much.
+Page forecast_page(const Forecast& forecast);
+/// The same of both sides, with the size from which on the VM loses much.
 Page forecast_page(const ForecastPair& pair);
-
 /// A forecast beside what was measured later.
 Page forecast_check_page(const std::vector<ForecastCheck>& checks);
 

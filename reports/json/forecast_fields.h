@@ -10,9 +10,8 @@ namespace nearmetal {
 void require_consistent_forecasts(const Report& report);
 
 namespace json {
-
 void fields(Archive& field, ForecastBasis& basis);
 void fields(Archive& field, ForecastPoint& point);
-
 }  // namespace json
+
 }  // namespace nearmetal
