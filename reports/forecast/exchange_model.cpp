@@ -15,7 +15,7 @@ constexpr double unlimited = 1e30;     // bytes per second
 constexpr double most_slowing = 1;     // twice the time
 constexpr int halvings = 24;           // of a search
 constexpr uint64_t seeds = 4;          // draws of ranks, the same ones every time
-constexpr double rank_steps = 20'000;  // of a simulation, in steps within these bounds
+constexpr double rank_steps = 10'000;  // of a simulation, in steps within these bounds
 constexpr double fewest_steps = 8, most_steps_of_seed = 1000;
 
 double simulated(const SimulatedJob& job, int64_t ranks) {

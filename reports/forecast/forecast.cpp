@@ -16,6 +16,7 @@ namespace nearmetal {
 namespace {
 
 constexpr double enough_efficiency = 0.95, large_loss = 0.05;
+constexpr double usual_cost = 0.07, usual_rest = 0.03;  // of several ranks; beside known sums
 constexpr int64_t most_ranks_of_loss = 4096;
 constexpr std::array reached_shares = {1.0, 0.9, 0.8, 0.7};  // of a network that was given
 // Those of StepParts, then of ExchangeParts.
@@ -129,7 +130,8 @@ Forecaster::Forecaster(const MeasuredSizes& all, std::vector<MeasuredSize> steps
   for (const MeasuredSize& size : steps_) {
     points.push_back({step_size(target_of(size)), size.step_seconds()});
   }
-  growth_.emplace(std::move(points), std::move(hypotheses), all.deviation);
+  growth_.emplace(std::move(points), std::move(hypotheses), all.deviation,
+                  exchange_ ? usual_rest : usual_cost);
 }
 
 StepSize Forecaster::step_size(const Target& target) const {

@@ -11,10 +11,9 @@
 namespace nearmetal {
 namespace {
 
-constexpr double usual_cost = 0.07;    // deviation of the prior, of a micro-batch
 constexpr double unlikely_growth = 6;  // power of the share of laws that are bounded
 constexpr int steps_of_shares = 10;    // of the mixtures
-constexpr int draws_of_a_law = 40;
+constexpr int draws_of_a_law = 20;
 constexpr double weight_of_deviation = 2;  // in points, of what was held of it before
 
 // Within 0 and 1, by splitmix64: distributions of the standard library differ between libraries.
@@ -85,28 +84,38 @@ struct Growth::Fit {
   }
 };
 
-Growth::Growth(std::vector<StepPoint> points, std::vector<Hypothesis> hypotheses, double deviation)
-    : points_(std::move(points)), hypotheses_(std::move(hypotheses)), deviation_(deviation) {
+Growth::Growth(std::vector<StepPoint> points, std::vector<Hypothesis> hypotheses, double deviation,
+               double usual_cost)
+    : points_(std::move(points)),
+      hypotheses_(std::move(hypotheses)),
+      usual_cost_(usual_cost),
+      deviation_(deviation) {
   if (points_.empty()) throw std::invalid_argument("a forecast needs a measured size");
   micro_batch_seconds_ = INFINITY;
   for (const auto& [size, seconds] : points_) {
     micro_batch_seconds_ = std::min(micro_batch_seconds_, seconds / size.accumulate / size.batch);
   }
+  struct Candidate {
+    size_t hypothesis = 0;
+    Law law;
+    Fit best;
+  };
+  std::vector<Candidate> candidates;
   double squares = INFINITY;
-  for (const Hypothesis& hypothesis : hypotheses_) {
-    for (const Law& law : laws_for(hypothesis)) {
-      squares = std::min(squares, best_fit(hypothesis, law).squares);
+  for (size_t i = 0; i < hypotheses_.size(); ++i) {
+    for (const Law& law : laws_for(hypotheses_[i])) {
+      const Fit& best =
+          candidates.emplace_back(Candidate{i, law, best_fit(hypotheses_[i], law)}).best;
+      squares = std::min(squares, best.squares);
     }
   }
   const double freedom = std::max(0.0, static_cast<double>(points_.size()) - 2);
   deviation_ =
       std::max(deviation, std::sqrt((weight_of_deviation * deviation * deviation + squares) /
                                     (weight_of_deviation + freedom)));
-  for (size_t i = 0; i < hypotheses_.size(); ++i) {
-    for (const Law& law : laws_for(hypotheses_[i])) {
-      const Fit found = posterior(hypotheses_[i], law);
-      for (int n = 0; n < draws_of_a_law; ++n) draw_from(found, i, law);
-    }
+  for (const auto& [hypothesis, law, best] : candidates) {
+    const Fit found = posterior(hypotheses_[hypothesis], law, best, deviation_ / deviation);
+    for (int n = 0; n < draws_of_a_law; ++n) draw_from(found, hypothesis, law);
   }
   const auto weight_of = [](const Sample& sample) { return sample.possibility.weight; };
   const double most = weight_of(*std::ranges::max_element(samples_, {}, weight_of));
@@ -151,15 +160,16 @@ Growth::Fit Growth::best_fit(const Hypothesis& hypothesis, const Law& law) const
   }
 }
 
-// With costs that are usual, or as large as the points show beyond two standard errors.
-Growth::Fit Growth::posterior(const Hypothesis& hypothesis, const Law& law) const {
+// With costs that are usual, or as large as the points show beyond two standard errors, which are
+// `wider` than those of the best fit.
+Growth::Fit Growth::posterior(const Hypothesis& hypothesis, const Law& law, const Fit& best,
+                              double wider) const {
   StepParts priors;
-  priors.fill(usual_cost * micro_batch_seconds_);
-  const Fit best = best_fit(hypothesis, law);
+  priors.fill(usual_cost_ * micro_batch_seconds_);
   for (size_t k = 0; k < best.terms.size(); ++k) {
     std::vector<double> unit(best.terms.size());
     unit[k] = 1;
-    const double error = std::sqrt(best.solution(unit)[k]);
+    const double error = wider * std::sqrt(best.solution(unit)[k]);
     double& prior = priors[best.terms[k]];
     prior = std::max(prior, best.mean[k] - 2 * error);
   }

@@ -43,14 +43,16 @@ struct Possibility {
 /// g is a mixture of what is there once ranks exchange (1), what a ring carries (2 (n - 1) / n),
 /// rounds of a tree (log2 n) and, where three sizes can show it, n - 1. Mixtures that grow without
 /// bound are unlikely a priori: (1 - their share)^6. Costs b, c and d are not negative; a priori
-/// each is within 7 % of a micro-batch, or what the points show if that is more, in two cases of
-/// three (half a normal distribution). Points are off by a relative `deviation`, or, where no law
-/// fits so well, by more, and forecasts by as much again for each doubling of ranks, or halving of
-/// the batch, beyond what was measured. Always draws the same possibilities from the posterior.
+/// each is within the usual share of a micro-batch, or what the points show if that is more, in two
+/// cases of three (half a normal distribution). Points are off by a relative `deviation`, or, where
+/// no law fits so well, by more, and forecasts by as much again for each doubling of ranks, or
+/// halving of the batch, beyond what was measured. Always draws the same possibilities from the
+/// posterior.
 class Growth {
  public:
   /// Throws std::invalid_argument without points.
-  Growth(std::vector<StepPoint> points, std::vector<Hypothesis> hypotheses, double deviation);
+  Growth(std::vector<StepPoint> points, std::vector<Hypothesis> hypotheses, double deviation,
+         double usual_cost = 0.07);
 
   /// Without what is known, which the caller adds by hypothesis.
   std::vector<Possibility> at(const StepSize& size) const;
@@ -68,12 +70,12 @@ class Growth {
   Fit fit(const Hypothesis& hypothesis, const Law& law, const StepParts& priors,
           StepParts wanted = {1, 1, 1, 1}) const;
   Fit best_fit(const Hypothesis& hypothesis, const Law& law) const;
-  Fit posterior(const Hypothesis& hypothesis, const Law& law) const;
+  Fit posterior(const Hypothesis& hypothesis, const Law& law, const Fit& best, double wider) const;
   void draw_from(const Fit& fit, size_t hypothesis, const Law& law);
 
   std::vector<StepPoint> points_;
   std::vector<Hypothesis> hypotheses_;
-  double deviation_ = 0, micro_batch_seconds_ = 0;
+  double usual_cost_ = 0, deviation_ = 0, micro_batch_seconds_ = 0;
   uint64_t drawn_ = 0;  // state of the random numbers
   std::vector<Sample> samples_;
 };
