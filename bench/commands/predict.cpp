@@ -76,7 +76,7 @@ std::vector<int64_t> parse_counts(const std::string& flag, const std::string& te
   constexpr double most = 65536;
   std::vector<int64_t> counts;
   for (const std::string& part : split(text, ",")) {
-    counts.push_back(parse_number<int64_t>(flag, part, {1, most}));
+    add_new(counts, parse_number<int64_t>(flag, part, {1, most}));
   }
   return counts;
 }

@@ -39,10 +39,13 @@ ExchangeParts parts_of(SimulatedJob job, int64_t ranks, double slowing) {
           without_latency - silent, full - without_latency, slowed - full};
 }
 
+bool is_timed(const Bucket& bucket) { return bucket.bytes > 0 && bucket.seconds > 0; }
+
 const std::vector<Bucket>* buckets_of(const MeasuredSize& size) {
   for (const SetRun* run : size.runs) {
     const auto& found = run->run.communication;
-    if (found && !found->buckets.empty()) return &found->buckets;
+    if (size.per_host < 1 || !found || found->buckets.empty()) continue;
+    if (std::ranges::all_of(found->buckets, is_timed)) return &found->buckets;
   }
   return nullptr;
 }
@@ -54,11 +57,12 @@ Link fitted_link(const std::vector<MeasuredSize>& sizes, bool between, const Lin
   for (const MeasuredSize& size : sizes) {
     const auto per_host = static_cast<double>(size.per_host);
     const double hosts = static_cast<double>(size.ranks) / per_host;
-    if (size.ranks < 2 || (hosts > 1) != between) continue;
+    if (size.ranks < 2 || (hosts > 1) != between || !has_sums(size)) continue;
     const double count = between ? hosts : per_host;
     for (const SetRun* run : size.runs) {
       if (!run->run.communication) continue;
       for (const Bucket& bucket : run->run.communication->buckets) {
+        if (!is_timed(bucket)) continue;
         const auto bytes = static_cast<double>(bucket.bytes);
         const double first =
             between && inside.bytes_per_second > 0 ? ring_seconds(bytes, per_host, inside) : 0;

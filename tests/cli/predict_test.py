@@ -37,9 +37,9 @@ class Predict(ImportTest):
     @unittest.skipUnless(shutil.which("mpirun"), "needs mpirun")
     def test_a_real_sweep_of_two_sizes(self):
         process = self.call("sweep", "1x1x1", "1x1x2", "--hosts", "localhost:0", *cli.TINY_WORK,
-                            "--steps", "30", "--output", "sweep.json")
+                            "--steps", "12", "--output", "sweep.json")
         self.assertEqual(process.returncode, 0, process.err)
-        sizes = ("--gpus", "2,64", "--per-host", "8", "--network", "25G,20us")
+        sizes = ("--gpus", "2,64,2", "--per-host", "8", "--network", "25G,20us")
         process = self.call("predict", "sweep.json", *sizes, "--output", "forecast.json", "--html", "f.html")
         self.assertEqual(process.returncode, 0, process.err)
         self.assertRegex(process.out.splitlines()[0], r"^error [+-][\d.]+ % at '1x1x2', held out")

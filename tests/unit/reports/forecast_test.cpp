@@ -344,6 +344,19 @@ TEST(Forecast, LeavesOutWhatIsNoDataParallelTraining) {
   EXPECT_THAT(refusal_of([&] { forecast_of(set, {.ranks = {2}}); }), HasSubstr("1x1x1 (1 rank"));
 }
 
+TEST(Forecast, SumsThatTookNoTimeTellNothing) {
+  RunSet set = two_sizes();
+  for (SetRun& run : set.arms[1].runs) run.run.communication->buckets[1].seconds = 0;
+  EXPECT_FALSE(forecast_of(set, {.ranks = {2}}).basis.has_exchange);
+  set = two_sizes();
+  for (RunArm& arm : set.arms) {
+    for (SetRun& run : arm.runs) run.run.ranks.clear();  // of a report that does not tell hosts
+  }
+  const ForecastPoint point = forecast_of(set, {.ranks = {4}}).points.at(0);
+  EXPECT_FALSE(point.hosts);
+  EXPECT_GT(point.rate.median, 3500);
+}
+
 TEST(Forecast, IsTheSameEachTime) {
   const auto text = [] {
     return to_json(predicted_report({forecast_of(two_sizes(), request_of({8, 64}))}));
