@@ -299,21 +299,27 @@ struct Side {
   }
 };
 
-// Of independent sides, by equal shares of each.
+// Sides follow the same law, each with costs and noise of its own: those of another draw. Where one
+// side has other hypotheses they are independent.
 Foretold loss_of(const Answer& bare, const Answer& vm) {
-  constexpr int parts = 60;
-  std::vector<double> shares;
-  for (int i = 0; i < parts; ++i) shares.push_back((i + 0.5) / parts);
-  const auto losses = [&](const Weighted& of_bare, const Weighted& of_vm) {
-    Weighted found;
-    const std::vector<double> vms = weighted_quantiles(of_vm, shares);
-    for (const double one : weighted_quantiles(of_bare, shares)) {
-      for (const double other : vms) found.emplace_back(1 - other / one, 1);
+  constexpr size_t draws = Growth::draws_of_a_law, parts = 60;
+  Weighted of_rates, of_runs;
+  const auto add = [&](Weighted& losses, const Weighted& base, const Weighted& next) {
+    for (size_t i = 0; base.size() == next.size() && i < next.size(); ++i) {
+      const auto& [rate, weight] = base[i - i % draws + (i % draws + draws / 3) % draws];
+      losses.emplace_back(1 - next[i].first / rate, next[i].second * weight);
     }
-    return found;
+    if (!losses.empty()) return;
+    std::vector<double> shares;
+    for (size_t i = 0; i < parts; ++i) shares.push_back((static_cast<double>(i) + 0.5) / parts);
+    const std::vector<double> rates = weighted_quantiles(next, shares);
+    for (const double one : weighted_quantiles(base, shares)) {
+      for (const double other : rates) losses.emplace_back(1 - other / one, 1);
+    }
   };
-  return {weighted_quantiles(losses(bare.rates, vm.rates), {0.5}).front(),
-          band_of(losses(bare.runs, vm.runs))};
+  add(of_rates, bare.rates, vm.rates);
+  add(of_runs, bare.runs, vm.runs);
+  return {weighted_quantiles(of_rates, {0.5}).front(), band_of(of_runs)};
 }
 
 }  // namespace
@@ -365,12 +371,11 @@ std::vector<ForecastCheck> check_forecast(const Report& predicted, const RunSet&
       const ForecastPoint& point = *of_report.forecast;
       if (runs.empty() || runs.front()->run.world_size != point.ranks) continue;
       const size_t before = differences.size();
-      for (const auto& [name, value] : predicted.forecasts[point.basis].work) {
-        const std::string other = value_in(runs.front()->key, name, "none");
-        const bool may_differ = std::ranges::any_of(
-            allow_differ, [&](const std::string& allowed) { return covers(allowed, name); });
-        if (other != value && !may_differ)
-          differences.push_back(name + ": " + value + " | " + other);
+      for (const auto& field : predicted.forecasts[point.basis].work) {
+        const std::string other = value_in(runs.front()->key, field.first, "none");
+        const auto is_it = [&](const std::string& may) { return covers(may, field.first); };
+        if (other == field.second || std::ranges::any_of(allow_differ, is_it)) continue;
+        differences.push_back(field.first + ": " + field.second + " | " + other);
       }
       if (differences.size() > before) continue;
       checks.push_back({arm.name, &point, mean_of(throughput_sessions(arm))});

@@ -11,9 +11,8 @@
 namespace nearmetal {
 namespace {
 
-constexpr double unlikely_growth = 6;  // power of the share of laws that are bounded
-constexpr int steps_of_shares = 10;    // of the mixtures
-constexpr int draws_of_a_law = 20;
+constexpr double unlikely_growth = 6;      // power of the share of laws that are bounded
+constexpr int steps_of_shares = 10;        // of the mixtures
 constexpr double weight_of_deviation = 2;  // in points, of what was held of it before
 
 // Within 0 and 1, by splitmix64: distributions of the standard library differ between libraries.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -50,6 +51,8 @@ struct Possibility {
 /// posterior.
 class Growth {
  public:
+  static constexpr int draws_of_a_law = 20;  // one after another among the possibilities
+
   /// Throws std::invalid_argument without points.
   Growth(std::vector<StepPoint> points, std::vector<Hypothesis> hypotheses, double deviation,
          double usual_cost = 0.07);

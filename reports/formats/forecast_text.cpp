@@ -43,9 +43,10 @@ void add_forecast(Page& page, const Forecast& forecast) {
   titled.legend =
       "Median and 90 % band of a run. Efficiency of each rank, against the fewest measured; it is "
       "95 % from that bandwidth, or that latency, on.";
-  titled.table.columns = {{"ranks", true},      {"hosts", true},   {unit_text(points[0]), true},
-                          {"efficiency", true}, {"dominant cost"}, {"95 % from", true},
-                          {"or from", true},    {"VM loses", true}};
+  titled.table.columns = {
+      {"ranks", true},      {"hosts", true},           {unit_text(points[0]), true},
+      {"efficiency", true}, {"dominant cost"},         {"95 % from", true},
+      {"or from", true},    {"VM to bare metal", true}};
   const bool has_loss = points[0].loss.has_value();
   if (!has_loss) titled.table.columns.pop_back();
   for (const ForecastPoint& point : points) {
