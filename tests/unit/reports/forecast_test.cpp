@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <iostream>
 
 #include "base/errors.h"
 #include "base/text.h"
@@ -110,6 +111,33 @@ TEST(StepSimulation, TheSlowestOfManyRanksCounts) {
   expect_close(step_of(job, 4096), 0.015);
   const double of_two = mean_step_seconds(job, 2, 20'000, 1);
   EXPECT_NEAR(of_two, 0.01 * (1 + 0.5 * (1 - 0.99 * 0.99)), 2e-5) << "1 - 0.99^2 steps are long";
+}
+
+// Seconds of a step of a rank and bucket, the least of five.
+double simulation_cost(int64_t ranks, int buckets) {
+  SimulatedJob job = job_of(1);
+  job.slowing = 0.1;
+  job.buckets.assign(static_cast<size_t>(buckets), {1e6, 0.9});
+  constexpr int64_t steps = 4;
+  double least = INFINITY;
+  for (int i = 0; i < 5; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    mean_step_seconds(job, ranks, steps, 1);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    least = std::min(least, seconds.count() / static_cast<double>(steps * ranks * buckets));
+  }
+  return least;
+}
+
+TEST(StepSimulation, TakesTimeInProportionToRanksAndBuckets) {
+  const double few = simulation_cost(64, 8);
+  std::cout << "ns of a rank and bucket: " << 1e9 * few;
+  for (const auto& [ranks, buckets] : {std::pair(1024, 8), {16'384, 8}, {1024, 64}}) {
+    const double cost = simulation_cost(ranks, buckets);
+    std::cout << ", " << ranks << " x " << buckets << ": " << 1e9 * cost;
+    EXPECT_LT(cost, 8 * few) << ranks << " " << buckets;
+  }
+  std::cout << "\n";
 }
 
 TEST(StepSimulation, IsTheSameEachTime) {
