@@ -27,7 +27,8 @@ void add_order_note(ComparisonRow& row, const SomeRuns& base, const SomeRuns& ne
   const bool by_sessions = row.method == Method::sessions;
   const double degrees = by_sessions ? row.log_difference->degrees_of_freedom : 0;
   if (degrees >= fewest_degrees) return;
-  if (by_sessions || base.front()->session != next.front()->session) {
+  const bool one_session = base.front()->session == next.front()->session;
+  if (by_sessions || !one_session) {
     row.notes.push_back(
         {"few_sessions",
          "the runs are of " + counted(row.base_side.sessions, "session") +
@@ -41,7 +42,7 @@ void add_order_note(ComparisonRow& row, const SomeRuns& base, const SomeRuns& ne
   }
   if (are_pairs(base, next)) return;
   if (!one_after_other(base, next)) return;
-  row.notes.push_back({"not_interleaved",
+  row.notes.push_back({one_session ? "not_interleaved" : "sessions_apart",
                        "the sides were not interleaved in time: a drift of heat or clocks between "
                        "them would look like a difference"});
 }

@@ -64,8 +64,10 @@ std::string counts_of(const Rows& rows) {
 // Runs that could not show so large a drop show nothing; scripts/ci/gate.sh does not let them pass.
 constexpr double large_drop = 0.1;
 
-bool has_note(const ComparisonRow& row, const char* code) {
-  return std::ranges::count(row.notes, code, &Warning::code) > 0;
+bool is_in_turns(const ComparisonRow& row) {
+  return std::ranges::none_of(row.notes, [](const Warning& note) {
+    return note.code == "not_interleaved" || note.code == "sessions_apart";
+  });
 }
 
 // What threatens the answer: "within one session", "other processes disturbed 2 of 10 runs". A row
@@ -85,7 +87,7 @@ std::vector<std::string> conditions_of(const Comparison& comparison, const std::
     if (row.metric != metric || !row.since.empty()) continue;
     blind = blind || (row.verdict == Verdict::inconclusive &&
                       row.detectable_drop.value.value_or(0) > large_drop);
-    in_turns = in_turns && !(row.log_difference && has_note(row, "not_interleaved"));
+    in_turns = in_turns && (!row.log_difference || is_in_turns(row));
     runs += row.base_side.runs + row.new_side.runs;
     disturbed += row.base_side.shared + row.new_side.shared;
   }

@@ -49,7 +49,7 @@ TEST_F(RunNotes, TheSidesOfTwoSessionsAreNotInterleavedEither) {
   EXPECT_EQ(notes_of("not_interleaved"), 1);
   for (SetRun& run : next.arms[0].runs) run.session = "a VM";
   EXPECT_EQ(notes_of("few_sessions"), 1);
-  EXPECT_EQ(notes_of("not_interleaved"), 1);
+  EXPECT_EQ(notes_of("sessions_apart"), 1);
 }
 
 TEST_F(RunNotes, NoiseWithinRunsThatHidesHowTheyDiffer) {
