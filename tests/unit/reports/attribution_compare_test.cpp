@@ -62,7 +62,7 @@ TEST(Attribution, CompareCallsTheSidesByTheirNames) {
   const Machine slow{.step_seconds = 0.027};
   print_text(text,
              page_of(compare(set_of(some_runs({}, 0)), set_of(some_runs(slow, 60)), options)));
-  EXPECT_THAT(text.str(), HasSubstr("seen, bare metal -> VM\n"));
+  EXPECT_THAT(text.str(), HasSubstr("seen, host with a hypervisor -> VM\n"));
   EXPECT_THAT(text.str(), HasSubstr("take more with this layer of the VM\n"));
 }
 
