@@ -45,7 +45,7 @@ struct Target {
   bool is_asked = true;  // else a size that was measured
 };
 
-struct Answer {
+struct Outcome {
   Weighted rates, runs;  // samples per second: of possibilities, and of runs, which have noise
   std::array<double, term_names.size()> terms{};  // of the fifth of possibilities in the middle
 
@@ -62,7 +62,7 @@ class Forecaster {
   Forecaster(const MeasuredSizes& all, std::vector<MeasuredSize> steps,
              const ForecastRequest& request);
 
-  Answer at(const Target& target) const;
+  Outcome at(const Target& target) const;
   Target target(int64_t ranks) const;
   ForecastPoint point(int64_t ranks) const;
   bool can_reach(int64_t ranks) const { return !exchange_ || exchange_->can_sum(ranks); }
@@ -145,7 +145,7 @@ Target Forecaster::target(int64_t ranks) const {
   return {ranks, per_host_, batch, request_.accumulate.value_or(largest.accumulate)};
 }
 
-Answer Forecaster::at(const Target& target) const {
+Outcome Forecaster::at(const Target& target) const {
   std::vector<ExchangeParts> parts(means_.size());
   for (size_t i = 0; exchange_ && i < means_.size(); ++i) {
     const auto& [slows, reached] = means_[i];
@@ -157,7 +157,7 @@ Answer Forecaster::at(const Target& target) const {
   const double samples =
       (target.batch > 0 ? target.batch : 1) * static_cast<double>(target.ranks * target.accumulate);
   const std::vector<Possibility> possibilities = growth_->at(step_size(target));
-  Answer answer;
+  Outcome answer;
   for (const Possibility& one : possibilities) {
     const double seconds = sum_of(one.seconds) + sum_of(parts[one.hypothesis]);
     answer.rates.emplace_back(samples / seconds, one.weight);
@@ -187,7 +187,7 @@ ForecastPoint Forecaster::point(int64_t ranks) const {
         (request_.per_host ? "" : ", or --per-host where one host has more"));
   }
   const Target target = this->target(ranks);
-  const Answer answer = at(target);
+  const Outcome answer = at(target);
   const MeasuredSize& fewest = steps_.front();
   const double of_fewest = fewest.throughput / static_cast<double>(fewest.ranks);
   ForecastPoint point{.ranks = ranks,
@@ -301,7 +301,7 @@ struct Side {
 
 // Sides follow the same law, each with costs and noise of its own: those of another draw. Where one
 // side has other hypotheses they are independent.
-Foretold loss_of(const Answer& bare, const Answer& vm) {
+Foretold loss_of(const Outcome& bare, const Outcome& vm) {
   constexpr size_t draws = Growth::draws_of_a_law, parts = 60;
   Weighted of_rates, of_runs;
   const auto add = [&](Weighted& losses, const Weighted& base, const Weighted& next) {

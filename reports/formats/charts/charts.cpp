@@ -96,8 +96,6 @@ Chart difference_chart(const Comparison& comparison) {
   return chart;
 }
 
-constexpr size_t most_curves = 8;  // as there are colours
-
 struct PlacedPoint {
   size_t curve = 0;
   const CurvePoint* point = nullptr;

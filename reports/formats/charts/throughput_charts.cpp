@@ -31,8 +31,6 @@ Estimate shown_mean(const SideSummary& side) {
   return has_few_runs(side) ? Estimate{median(side.values)} : side.mean();
 }
 
-constexpr size_t most_curves = 8;  // as there are colours
-
 struct ShownCurve {
   std::string title;
   size_t side = 0;

@@ -15,7 +15,7 @@
 #include "reports/forecast/growth.h"
 #include "reports/forecast/step_simulation.h"
 #include "reports/formats/forecast_text.h"
-#include "reports/imports/published_json.h"
+#include "reports/imports/published.h"
 #include "reports/json/json.h"
 #include "tests/support/made_up_runs.h"
 #include "tests/support/refusal.h"
