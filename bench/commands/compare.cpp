@@ -163,7 +163,6 @@ Examples:
   nearmetal compare --bare metal*.json --vm vm*.json    a VM against bare metal
   nearmetal compare --bare metal*.json --container pod*.json   a container or pod against it
   nearmetal compare old.json new.json --price-per-gpu-hour 4.20   also hours and cost to train
-  nearmetal compare forecast.json sweep.json   a forecast (nearmetal predict) against later runs
 
 The verdict follows from the confidence interval of the difference: EQUIVALENT if it lies within the
 margin, SLOWER or FASTER if it lies beyond it, else INCONCLUSIVE. The exit code is 0 whatever the

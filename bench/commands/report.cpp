@@ -26,7 +26,7 @@ Examples:
   nearmetal report run*.json > runs.md                       the same in Markdown
   nearmetal report run*.json --format csv --output runs.csv  a line for each run and metric
   nearmetal report run*.json --format html --output runs.html
-  nearmetal report sweep.json --format svg --chart speedup --output speedup.svg
+  nearmetal report sweep.json --format svg --chart throughput --output chart.svg
   nearmetal report old/                                      the reports of a folder or baseline
   nearmetal report metal=a.json vm=b.json c.json             two machines side by side
   nearmetal report run*.json --format github >> "$GITHUB_STEP_SUMMARY"

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <set>
@@ -71,6 +72,23 @@ std::vector<InterfaceAddress> own_addresses() {
   return found;
 }
 
+// By rank; none where one is missing.
+std::vector<HostFacts> answers_in(const std::string& text) {
+  std::vector<HostFacts> found;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    try {
+      found.push_back(json::parsed<HostFacts>(line));
+    } catch (const InvalidReport&) {  // of ssh, or of a login
+    }
+  }
+  std::ranges::sort(found, {}, &HostFacts::rank);
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (found[i].rank != static_cast<int64_t>(i)) return {};
+  }
+  return found;
+}
+
 std::string joined_names(const std::vector<std::string>& names) { return shortened(joined(names)); }
 
 }  // namespace
@@ -118,22 +136,19 @@ PlacedJob one_rank_each(const std::vector<Host>& hosts, const Launcher& launcher
 
 std::vector<HostFacts> ask_hosts(const std::vector<Host>& hosts, const Launcher& launcher) {
   const LaunchOptions options{.as_root = geteuid() == 0, .timeout_seconds = may_take_seconds};
-  const ChildOutput output = run_child(launch_command(one_rank_each(hosts, launcher), launcher,
-                                                      {"doctor", host_facts_flag}, options),
-                                       may_take_seconds);
-  std::vector<HostFacts> found;
-  std::istringstream lines(output.text);
-  for (std::string line; std::getline(lines, line);) {
-    try {
-      found.push_back(json::parsed<HostFacts>(line));
-    } catch (const InvalidReport&) {  // of ssh, or of a login
-    }
+  const std::vector<std::string> command = launch_command(one_rank_each(hosts, launcher), launcher,
+                                                          {"doctor", host_facts_flag}, options);
+  // Daemons of Open MPI that start at once on one machine, which two hosts may turn out to be, can
+  // fail over the session folder that both create.
+  constexpr int most_attempts = 4;
+  constexpr auto soon = std::chrono::seconds(5);
+  for (int attempt = 0; attempt < most_attempts; ++attempt) {
+    const auto start = std::chrono::steady_clock::now();
+    std::vector<HostFacts> facts = answers_in(run_child(command, may_take_seconds).text);
+    if (facts.size() == hosts.size()) return facts;
+    if (std::chrono::steady_clock::now() - start > soon) break;
   }
-  std::ranges::sort(found, {}, &HostFacts::rank);
-  for (size_t i = 0; i < found.size(); ++i) {
-    if (found[i].rank != static_cast<int64_t>(i)) return {};
-  }
-  return found.size() == hosts.size() ? found : std::vector<HostFacts>{};
+  return {};
 }
 
 std::string hosts_of_one_machine(const std::vector<Host>& hosts, std::span<const HostFacts> facts) {

@@ -256,7 +256,7 @@ std::vector<Possibility> Growth::at(const StepSize& size) const {
   }
   const double doublings = std::max(0.0, std::log2(static_cast<double>(size.ranks) / ranks)) +
                            std::max(0.0, std::log2(batch / size.batch));
-  const double deviation = deviation_ * std::hypot(1, doublings);
+  const double deviation = deviation_ * std::sqrt(1 + doublings * doublings);
   std::vector<Possibility> possibilities;
   for (const auto& [possibility, law] : samples_) {
     Possibility& one = possibilities.emplace_back(possibility);
