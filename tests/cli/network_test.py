@@ -92,6 +92,8 @@ class Network(NetworkTest):
         for host in HOSTS:
             self.on(host, "mount", "-t", "sysfs", "none", "/sys")  # where UCX looks for interfaces
         self.bridge_both()  # where each host would reach itself
+        for host in HOSTS:  # the kernel says up to a second later that a cable is connected
+            self.on(host, "sh", "-c", "until grep -q up /sys/class/net/cable/operstate; do sleep 0.02; done")
         process = self.finished(self.start_sweep([{"shape": "2x1x1", "workload": {"steps": 3}}],
                                                  launcher=launcher))
         if process.returncode == 8:

@@ -247,8 +247,7 @@ TEST(Gate, JunitHasATestCaseForEachRow) {
               testing::ContainsRegex(
                   "<failure type=\"failure\" message=\"The new set is slower than the base, "
                   "-10.00 % \\[.*\\]: SLOWER, worse by more than the margin\"/>"));
-  EXPECT_THAT(text.str(), testing::ContainsRegex(
-                              "<skipped message=\"The new set is .*: INCONCL"));
+  EXPECT_THAT(text.str(), testing::ContainsRegex("<skipped message=\"The new set is .*: INCONCL"));
   EXPECT_THAT(
       text.str(),
       testing::ContainsRegex(
