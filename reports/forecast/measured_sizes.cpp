@@ -61,7 +61,7 @@ std::string work_text(const SetRun& run, const std::vector<std::string>& left_ou
   return text;
 }
 
-using Groups = std::map<std::string, std::vector<MeasuredSize>>;
+using SizesByWork = std::map<std::string, std::vector<MeasuredSize>>;
 
 int64_t numbers_of_ranks(const std::vector<MeasuredSize>& sizes) {
   const std::vector<int64_t> ranks = transformed(sizes, &MeasuredSize::ranks);
@@ -69,8 +69,9 @@ int64_t numbers_of_ranks(const std::vector<MeasuredSize>& sizes) {
 }
 
 // Those of two numbers of ranks or more.
-Groups groups_of(const std::vector<MeasuredSize>& sizes, const std::vector<std::string>& left_out) {
-  Groups groups;
+SizesByWork groups_of(const std::vector<MeasuredSize>& sizes,
+                      const std::vector<std::string>& left_out) {
+  SizesByWork groups;
   for (const MeasuredSize& size : sizes) {
     groups[work_text(*size.runs.front(), left_out)].push_back(size);
   }
@@ -78,7 +79,7 @@ Groups groups_of(const std::vector<MeasuredSize>& sizes, const std::vector<std::
   return groups;
 }
 
-int64_t most_numbers_of_ranks(const Groups& groups) {
+int64_t most_numbers_of_ranks(const SizesByWork& groups) {
   int64_t most = 0;
   for (const auto& [work, sizes] : groups) most = std::max(most, numbers_of_ranks(sizes));
   return most;
@@ -130,7 +131,7 @@ MeasuredSizes measured_sizes(const RunSet& set, const std::optional<int64_t>& ba
   std::erase_if(of_batch, [&](const MeasuredSize& size) {
     return batch && size.batch != static_cast<double>(*batch);
   });
-  Groups groups = groups_of(of_batch, {});
+  SizesByWork groups = groups_of(of_batch, {});
   // Published results have no sums, which would be those of one batch, so that more sizes are
   // better; and each size of a system may be one by its name.
   const bool published = !all.empty() && is_imported(*all.front().runs.front());
@@ -138,7 +139,7 @@ MeasuredSizes measured_sizes(const RunSet& set, const std::optional<int64_t>& ba
   for (const char* also : {"", "system"}) {
     if (!groups.empty() && !published) break;
     left_out.emplace_back(also);
-    Groups more = groups_of(all, left_out);
+    SizesByWork more = groups_of(all, left_out);
     if (most_numbers_of_ranks(more) > most_numbers_of_ranks(groups)) groups = std::move(more);
   }
   if (groups.size() != 1) {
