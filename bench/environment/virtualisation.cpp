@@ -6,6 +6,7 @@
 #include <cstring>
 #include <span>
 
+#include "base/pattern.h"
 #include "base/text.h"
 #include "bench/environment/child_process.h"
 #include "bench/environment/system_files.h"
@@ -160,6 +161,15 @@ Maybe<std::string> nvidia_kernel_flavour(const fs::path& root) {
   return std::string(line->find("Open Kernel Module") == line->npos ? "proprietary" : "open");
 }
 
+// As sysfs says, or, where a container lacks that, the line above.
+Maybe<std::string> nvidia_kernel_module(const fs::path& root) {
+  static const Pattern version(R"(\b(\d+\.\d+(\.\d+)*)\b)");
+  Maybe<std::string> module = first_line(root / "sys/module/nvidia/version");
+  const Maybe<std::string> line = first_line(root / "proc/driver/nvidia/version");
+  const auto found = line ? version.groups_in(*line) : std::vector<std::string>{};
+  return module || found.empty() ? module : Maybe<std::string>(found[1]);
+}
+
 // The first with dma-bufs for RDMA.
 bool is_kernel_5_12(const std::string& version) {
   int major = 0, minor = 0;
@@ -249,7 +259,7 @@ Virtualisation find_virtualisation(const fs::path& root, const SystemQueries& qu
   found.mps_daemon = is_there(
       root / fs::path(pipes.empty() ? "/tmp/nvidia-mps" : pipes).relative_path() / "control");
   found.peer_memory_module = peer_memory_module(root);
-  found.nvidia_kernel_module = first_line(root / "sys/module/nvidia/version");
+  found.nvidia_kernel_module = nvidia_kernel_module(root);
   found.nvidia_kernel_flavour = nvidia_kernel_flavour(root);
   const std::string container = container_of(root, queries, found);
   found.container = container.empty() ? "none" : container;

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "bench/environment/gpu.h"
 #include "bench/environment/system_files.h"
 #include "tests/support/host_fixture.h"
@@ -137,6 +139,15 @@ TEST(Rdma, ThePairsOfADgxAreBelowASwitchAndTheOthersAcrossIt) {
   EXPECT_EQ(*gpus[0].peers[0].distance, PciDistance::node);
   EXPECT_EQ(*gpus[0].peers[6].distance, PciDistance::sys);
   EXPECT_EQ(*gpus[0].own_link_generation, 5);
+}
+
+TEST(Virtualisation, TheVersionOfTheDriversModuleIsFoundWithoutSysfs) {
+  for (const char* name : {"constructed_kvm_guest_no_topology", "constructed_esxi_guest_ats_off"}) {
+    const HostFixture host(name);  // with the open module, and with the other
+    ASSERT_TRUE(std::filesystem::remove(host.root() / "sys/module/nvidia/version"));
+    const Environment found = find_environment(host.root(), host.queries());
+    EXPECT_EQ(*found.virtualisation.nvidia_kernel_module, "580.95.05") << name;
+  }
 }
 
 TEST(Rdma, InAGuestGpuAndNicHaveTheHostBridgeBetweenThem) {
