@@ -46,8 +46,9 @@ std::string clause_of(const ComparisonRow& row, const CompareOptions& options) {
       words.base_name + label_of(row.base_side) + (row.since.empty() ? "" : " since " + row.since);
   const std::string next =
       (of_throughput ? "" : row.metric + " of ") + words.new_name + label_of(row.new_side);
-  const bool shows_none = size.find_first_of("123456789") > size.find('%');
-  if (shows_none) return next + " differs from " + base + " by " + size;
+  constexpr double least_shown = 5e-5;  // 0.01 % rounded
+  if (std::abs(*row.difference) < least_shown)
+    return next + " differs from " + base + " by " + size;
   const std::string way = of_throughput ? (down ? "slower than " : "faster than ")
                                         : (down ? "lower than of " : "higher than of ");
   return next + " is " + way + base + ", " + size;
