@@ -24,7 +24,7 @@ Examples:
   nearmetal predict sweep.json --gpus 8 --per-host 8 --output forecast.json
   nearmetal compare forecast.json later.json    how far it was off, against its band
 
-First comes the error: the sizes of fewer ranks foretell that of the most. The sweep needs two sizes
+First comes the error: the sizes of fewer ranks forecast that of the most. The sweep needs two sizes
 or more. Reports of nearmetal tell how long sums take; published results (nearmetal import) tell
 throughput alone, so that the network cannot be chosen and the band is wide. docs/forecast.md says
 what is simulated.)";
@@ -99,7 +99,8 @@ void check_form(const PredictForm& form) {
     throw std::invalid_argument("predict takes FILE..., or --bare FILE... --vm FILE...");
   }
   if (form.request.ranks.empty()) {
-    throw std::invalid_argument("predict needs --gpus, the sizes to foretell, such as --gpus 8,64");
+    throw std::invalid_argument(
+        "predict needs --gpus, the numbers of ranks to forecast, such as --gpus 8,64");
   }
   if (form.pipeline > 1) {
     throw std::invalid_argument(
@@ -111,7 +112,7 @@ void check_form(const PredictForm& form) {
 void add_predict_options(Options& options, PredictForm& form) {
   ForecastRequest& request = form.request;
   options.paths("FILE", "FILE...", form.places, "Reports of a sweep, FILE#ARM, folders");
-  options.value("--gpus", "N,...", "numbers of ranks to foretell: 8,64,512", request.ranks,
+  options.value("--gpus", "N,...", "numbers of ranks to forecast: 8,64,512", request.ranks,
                 parse_counts);
   options.number("--per-host", "N", request.per_host, {1, 1024},
                  "ranks of a host [as many as were measured]");
@@ -184,7 +185,7 @@ ExitCode run_predict(const PredictForm& form, const Context& context) {
 }  // namespace
 
 Command predict_command() {
-  return make_command("predict", "Foretell sizes that were not measured, with the error first",
+  return make_command("predict", "Forecast sizes that were not measured, with the error first",
                       predict_examples, add_predict_options, run_predict);
 }
 

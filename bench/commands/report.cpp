@@ -54,7 +54,7 @@ void print_svg(std::ostream& out, const GroupedRuns& runs, const ChartChoice& ch
   const std::vector<Chart> charts = charts_of(runs);
   const auto chart = std::ranges::find(charts, choice.name.value_or(""), &Chart::name);
   if (chart == charts.end()) {
-    throw std::invalid_argument("--chart: SVG is one of the charts " +
+    throw std::invalid_argument("--format svg draws one chart, which --chart names: " +
                                 joined(transformed(charts, &Chart::name)));
   }
   if (!chart->missing.empty()) {

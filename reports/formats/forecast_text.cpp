@@ -86,7 +86,7 @@ Page forecast_page(const ForecastPair& pair) {
   page.headlines.push_back(
       pair.large_loss ? "the VM loses 5 % or more from " + counted(pair.large_loss->first, "rank") +
                             " on: " + loss_text(pair.large_loss->second)
-                      : "the VM loses less than 5 % at all sizes that can be foretold, up to 4096");
+                      : "the VM loses less than 5 % at all sizes that can be forecast, up to 4096");
   add_forecast(page, pair.bare);
   add_forecast(page, pair.vm);
   return page;

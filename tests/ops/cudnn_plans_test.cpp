@@ -5,8 +5,8 @@
 // it, the data sheet and the limits of their compute capability) and says what was offered for
 // them: for each convolution and batch the numbers of engines, each with the number of its
 // configurations that the compiler would time. Where cuDNN is another version, the test prints what
-// is different and is skipped, and so where a GPU is: beside one cuDNN 9.19 offers the engines 50
-// and 63, too, also for other GPUs. To accept what is different:
+// is different and is skipped, and so where a GPU is: beside one cuDNN 9.19 offers other engines,
+// also for other GPUs. To accept what is different:
 //   NEARMETAL_ACCEPT_PLANS=1 ctest --test-dir build -C slow -R cudnn_plans
 // On a GPU, the offer for it is compared with the offer for its description.
 #include <gtest/gtest.h>

@@ -15,6 +15,9 @@ namespace nearmetal {
 
 constexpr double milliseconds = 1e3;  // of a second
 
+/// Series beyond so many would share colours.
+inline constexpr size_t colour_count = 8;
+
 struct Tick {
   double value = 0;
   std::string label{};
@@ -28,7 +31,7 @@ struct Axis {
   std::vector<Tick> ticks{};  // none: round numbers, as many as there is room for
 };
 
-/// Labels stand on the right of their place.
+/// How a series is drawn; labels stand to the right of their position.
 enum class Look { line, points, joined, bars, boxes, labels };
 constexpr auto names_of(Look) {
   return std::array{"line", "point", "point", "bar", "box", "label"};
@@ -60,7 +63,7 @@ struct Plot {
   Axis x{}, y{};
   bool rows = false;
   double half_height = 0.38;       // of bars and boxes, in rows
-  int height = 320;                // of what the axes enclose, in the 480ths of the chart's width
+  int height = 320;                // between the axes, in pixels where the chart is 480 wide
   std::optional<double> rule{};    // a dashed line at this value
   std::optional<Interval> band{};  // grey between these values
   std::vector<Series> series{};
@@ -95,7 +98,7 @@ Axis row_axis(const std::vector<std::string>& rows);
 /// Height that gives each row its place.
 int height_of_rows(size_t rows);
 
-/// Of small rings, without a mark as yet.
+/// A series of small rings that has no marks yet.
 Series single_runs();
 
 /// 1, 2, 2.5 or 5 times a power of ten, so that no more than `most_ticks` such steps lie from 0 to

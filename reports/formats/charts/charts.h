@@ -14,8 +14,8 @@ namespace nearmetal {
 
 /// Beyond, a chart could not be read.
 inline constexpr size_t most_rows = 24;
-inline constexpr size_t most_arms = 8;    // whose runs or steps are shown one by one
-inline constexpr size_t most_curves = 8;  // as there are colours
+inline constexpr size_t most_arms = 8;  // whose runs or steps are shown one by one
+inline constexpr size_t most_curves = colour_count;
 
 struct ShownArm {
   std::string name;  // of the arm

@@ -16,12 +16,12 @@ constexpr double widest_row = 150;  // of the names of rows
 
 // Colours that show on white and on black, told apart by most colour-blind eyes.
 std::string colour_of(const std::optional<size_t>& index) {
-  constexpr std::array colours = {"#2f7fc1", "#d9731a", "#2a9d6f", "#b05cc6",
-                                  "#c9504b", "#8a8f00", "#7f7f7f", "#c26a93"};
+  constexpr std::array<const char*, colour_count> colours = {
+      "#2f7fc1", "#d9731a", "#2a9d6f", "#b05cc6", "#c9504b", "#8a8f00", "#7f7f7f", "#c26a93"};
   return index ? colours[*index % colours.size()] : "currentColor";
 }
 
-// What a column of text takes of the size of its letters, in any of the fonts that are sans-serif.
+// Mean width of a character in ems, no less than that of any common sans-serif font.
 constexpr double column = 0.64;
 
 double pixels_of(const std::string& text, double size) {
@@ -127,7 +127,7 @@ std::vector<Tick> linear_ticks(const Axis& axis, int most) {
   return ticks;
 }
 
-// 1, 2 and 5 times powers of ten and the like, the more the fewer are left out.
+// Each of these factors times each power of ten within the axis.
 std::vector<Tick> log_ticks(const Axis& axis, const std::vector<double>& factors) {
   std::vector<Tick> ticks;
   constexpr int most_decades = 20;
@@ -141,8 +141,8 @@ std::vector<Tick> log_ticks(const Axis& axis, const std::vector<double>& factors
   return ticks;
 }
 
-// The ticks of an axis that are drawn: those that it names but those without room, else the most
-// round numbers that have room.
+// The axis's own ticks without those that have no room; if it has none, as many round numbers as
+// have room.
 std::vector<Tick> drawn_ticks(const Axis& axis, double length, bool vertical) {
   if (!axis.ticks.empty()) {
     std::vector<Tick> kept;
@@ -168,7 +168,7 @@ std::vector<Tick> drawn_ticks(const Axis& axis, double length, bool vertical) {
   return found == choices.end() ? std::vector<Tick>{} : *found;
 }
 
-// Where a plot lies in the chart, and what it draws.
+// Draws one plot below `top`.
 class Drawing {
  public:
   Drawing(const Plot& plot, double top) : plot_(plot), top_(top) {
