@@ -91,7 +91,8 @@ std::vector<Tick> whole_ticks(double first, double last) {
   constexpr int most_ticks = 12;
   std::vector<Tick> ticks;
   const double step = std::ceil(tick_step(std::max(1.0, last - first), most_ticks));
-  for (double value = first; value <= last; value += step) {
+  for (int tick = 0; first + tick * step <= last; ++tick) {
+    const double value = first + tick * step;
     ticks.push_back({value, shortest(value, 10)});
   }
   return ticks;
