@@ -252,8 +252,11 @@ Chart speedup_chart(const ShownArms& shown) {
                                            .dashed = true,
                                            .marks = {{least, least}, {most, most}}});
   plot.y = log_axis(plot, "speedup");
-  for (double ranks = 1; ranks < std::min(plot.y.end, 1e9); ranks *= 2) {
-    if (ranks >= plot.y.begin) plot.y.ticks.push_back({ranks, shortest(ranks, 10)});
+  constexpr int most_doublings = 30;
+  for (int doublings = 0; doublings < most_doublings; ++doublings) {
+    const double ranks = std::ldexp(1.0, doublings);
+    if (ranks < plot.y.begin || ranks >= plot.y.end) continue;
+    plot.y.ticks.push_back({ranks, shortest(ranks, 10)});
   }
   chart.plots = {std::move(plot)};
   return chart;

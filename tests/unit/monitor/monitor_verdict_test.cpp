@@ -6,6 +6,7 @@
 #include <random>
 
 #include "bench/monitor/monitor.h"
+#include "bench/monitor/monitor_sources.h"
 #include "reports/document/warning.h"
 #include "reports/statistics/inference.h"
 

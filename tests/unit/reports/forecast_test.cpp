@@ -198,21 +198,21 @@ TEST(Growth, QuantilesAreOfWeights) {
 // Published series: sizes, and whether each rank has the same batch.
 struct Series {
   const char* file;
-  PublishedSide side;
   int64_t per_host;
+  PublishedSide side;
   bool same_batch;
 };
 constexpr Series all_series[] = {
-    {"four_nodes.json", PublishedSide::vm, 1, true},
-    {"scaling/xe8545_a100.json", PublishedSide::bare_metal, 4, true},
-    {"scaling/efficientnet_b4_a100.json", PublishedSide::bare_metal, 8, true},
-    {"scaling/bert_large_a100.json", PublishedSide::bare_metal, 8, true},
-    {"scaling/nemo_bert_4b_a100.json", PublishedSide::bare_metal, 8, false},
-    {"scaling/xe8545_a100_batches.json", PublishedSide::bare_metal, 4, false},
-    {"scaling/r750xa_a100.json", PublishedSide::bare_metal, 4, false},
-    {"scaling/dgx_a100.json", PublishedSide::bare_metal, 8, false},
-    {"scaling/dgx_h100.json", PublishedSide::bare_metal, 8, false},
-    {"scaling/eos_h100.json", PublishedSide::bare_metal, 8, false}};
+    {"four_nodes.json", 1, PublishedSide::vm, true},
+    {"scaling/xe8545_a100.json", 4, PublishedSide::bare_metal, true},
+    {"scaling/efficientnet_b4_a100.json", 8, PublishedSide::bare_metal, true},
+    {"scaling/bert_large_a100.json", 8, PublishedSide::bare_metal, true},
+    {"scaling/nemo_bert_4b_a100.json", 8, PublishedSide::bare_metal, false},
+    {"scaling/xe8545_a100_batches.json", 4, PublishedSide::bare_metal, false},
+    {"scaling/r750xa_a100.json", 4, PublishedSide::bare_metal, false},
+    {"scaling/dgx_a100.json", 8, PublishedSide::bare_metal, false},
+    {"scaling/dgx_h100.json", 8, PublishedSide::bare_metal, false},
+    {"scaling/eos_h100.json", 8, PublishedSide::bare_metal, false}};
 
 RunSet published(const Series& series) {
   const std::filesystem::path folder = std::filesystem::path(NM_TESTS_FOLDER) / "data/published";
