@@ -69,7 +69,7 @@ endforeach()
 install(DIRECTORY ${CMAKE_BINARY_DIR}/generated/pages/ DESTINATION share/doc/nearmetal)
 install(DIRECTORY docs/images DESTINATION share/doc/nearmetal/docs)
 install(FILES CHANGELOG.md CONTRIBUTING.md LICENSE SECURITY.md DESTINATION share/doc/nearmetal)
-install(DIRECTORY layouts DESTINATION share/nearmetal)
+install(DIRECTORY layouts references DESTINATION share/nearmetal)
 
 # The program prints what the shells and man read.
 set(generated ${CMAKE_BINARY_DIR}/generated)

@@ -58,6 +58,10 @@ void add_option(CLI::App& app, const OptionSpec& spec) {
                                     ? CLI::MultiOptionPolicy::TakeLast
                                     : CLI::MultiOptionPolicy::TakeAll);
   }
+  if (spec.takes == OptionSpec::Takes::perhaps) {
+    option->expected(0, 1)->allow_extra_args(false);
+    option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  }
   if (!spec.value.empty()) option->option_text(value_in_help(spec));
   option->group(spec.group)->required(spec.required);
 }

@@ -22,8 +22,9 @@
 namespace nearmetal {
 
 struct OptionSpec {
-  // The last value of a repeated option counts; each: one value, and those of all repetitions.
-  enum class Takes { nothing, one, each, many };
+  // The last value of a repeated option counts; each: one value, and those of all repetitions;
+  // perhaps: one, or nothing.
+  enum class Takes { nothing, perhaps, one, each, many };
 
   std::string name;  // "--batch", "-h,--help"; without dashes that of an argument: "FILE"
   Takes takes{};

@@ -163,28 +163,52 @@ Examples:
   nearmetal compare --bare metal*.json --vm vm*.json    a VM against bare metal
   nearmetal compare --bare metal*.json --container pod*.json   a container or pod against it
   nearmetal compare old.json new.json --price-per-gpu-hour 4.20   also hours and cost to train
+  nearmetal compare run*.json --reference fleet    this machine among others of its kind
 
 The verdict follows from the confidence interval of the difference: EQUIVALENT if it lies within the
-margin, SLOWER or FASTER if it lies beyond it, else INCONCLUSIVE. The exit code is 0 whatever the
+margin, SLOWER or FASTER if it lies beyond it, else INCONCLUSIVE. Against a reference, WITHIN is
+what its machines show, SLOWER and FASTER what lies beyond 95 % of them. The exit code is 0 whatever the
 verdict, and 4 if runs differ in what must agree or have no row in common. If both sides ran with
 --attribute, compare also says where the difference comes from.
 
 )";
 
-// One FILE of each side; BASE NEW.
-void take_both(CompareForm& form, const Places& places) {
+// One FILE of each side, BASE NEW; or with a reference, which an option behind may ask for, NEW
+// alone.
+void take_places(CompareForm& form, const Places& places) {
+  for (const std::string& place : places) form.places.push_back(checked_path("BASE NEW", place));
+}
+
+void choose_places(CompareForm& form) {
+  const Places& places = form.places;
+  if (places.empty()) return;
+  if (form.request.reference.asked) {
+    form.request.next.insert(form.request.next.end(), places.begin(), places.end());
+    return;
+  }
   if (places.size() != 2) {
     throw std::invalid_argument("BASE and NEW take one report each, so two in all, not " +
                                 std::to_string(places.size()) +
                                 "; for several use --base FILE... --new FILE...");
   }
-  form.one_base = {checked_path("BASE", places[0])};
-  form.one_new = {checked_path("NEW", places[1])};
+  form.one_base = {places[0]};
+  form.one_new = {places[1]};
+}
+
+// The whole other side.
+void check_reference(const CompareForm& form) {
+  const auto is_empty = [](const Places* places) { return places->empty(); };
+  const std::array others = {&form.request.base, &form.bare, &form.vm, &form.container};
+  if (!std::ranges::all_of(others, is_empty) || form.request.next.empty()) {
+    throw std::invalid_argument("--reference is the base: give the reports of new runs alone");
+  }
 }
 
 void choose_sides(CompareForm& form) {
   CompareRequest& request = form.request;
   check(request.costs);
+  choose_places(form);
+  if (request.reference.asked) return check_reference(form);
   if (!form.vm.empty() && !form.container.empty()) {
     throw std::invalid_argument(
         "--vm and --container exclude each other: compare each with --bare in a separate call");
@@ -235,8 +259,19 @@ ExitCode compare_with_forecast(const CompareRequest& request, const HoldsForecas
   return ExitCode::ok;
 }
 
+ExitCode compare_with_reference(const CompareRequest& request, const Context& context) {
+  require_no_input(request, request.next);
+  RunSet next = read_runs(request.next, request.html.has_value());
+  remark_foreign(next, context.terminal);
+  const Reference reference = chosen_reference(request.reference, next, request.options);
+  const Comparison comparison =
+      compare(reference.runs, next, with_reference(request.options, reference));
+  return publish({reference.runs, next, comparison}, request, context.terminal);
+}
+
 ExitCode compare_runs(const CompareForm& form, const Context& context) {
   const CompareRequest& request = form.request;
+  if (request.reference.asked) return compare_with_reference(request, context);
   for (const Places& places : {request.base, request.next}) require_no_input(request, places);
   std::vector<RunSet> sides = read_sides({request.base, request.next}, request.html.has_value());
   for (const RunSet& side : sides) remark_foreign(side, context.terminal);
@@ -261,91 +296,6 @@ ExitCode run_compare(const CompareForm& form, const Context& context) {
   } catch (const HoldsForecasts& why) {
     return compare_with_forecast(form.request, why, context.terminal);
   }
-}
-
-constexpr const char* gate_examples = R"(
-Examples:
-  nearmetal baseline add main old*.json    keep runs, in git with the code
-  nearmetal gate main new*.json            exit 1 if new runs are shown to be slower by over 2 %
-  nearmetal gate old/ new/ --fail-on not-equivalent --margin 1%
-
-Exit codes: 0 pass, 1 fail, 3 inconclusive or too few runs, 4 not comparable or a row is missing,
-  5 a side has no complete run.)";
-
-void take_places(CompareRequest& request, const std::vector<std::string>& places) {
-  if (places.size() < 2) throw std::invalid_argument("gate takes BASE and one or more of NEW");
-  request.base = {checked_path("BASE", places.front())};
-  for (size_t i = 1; i < places.size(); ++i) {
-    request.next.push_back(checked_path("NEW", places[i]));
-  }
-}
-
-std::string checked_date(const std::string& flag, const std::string& text) {
-  constexpr size_t digits = 10;
-  tm date{};
-  const char* end = strptime(text.c_str(), "%Y-%m-%d", &date);
-  if (end == text.c_str() + digits && text.size() == digits) return text;
-  throw std::invalid_argument(flag + " takes a date such as 2026-01-31, not '" + text + "'");
-}
-
-// By machine, the arms of `next` are renamed.
-Baseline read_base(const GateForm& form, RunSet& next, const Terminal& terminal) {
-  namespace fs = std::filesystem;
-  const std::string place = place_of_baseline(form.baselines_folder, form.request.base.front());
-  require_no_input(form.request, {place});
-  std::error_code ignored;
-  const RunSet history = read_runs({place}, form.request.html.has_value());
-  remark_foreign(history, terminal);
-  require_none_imported(history, "gate judges runs of nearmetal alone");
-  std::vector<std::string> hosts = new_hosts(history, next);
-  const bool is_baseline = fs::is_directory(place, ignored);
-  if (!is_baseline && !form.per_machine) return {history, {}, hosts};
-  BaselineWindow window = form.window;
-  window.anchor_runs = is_baseline ? form.gate.minimum_runs : 0;
-  if (!is_baseline) window.recent_runs = std::numeric_limits<int64_t>::max();
-  Baseline base = form.per_machine ? matching_runs_by_machine(history, next, window)
-                                   : matching_runs(history, next, window);
-  base.new_hosts = std::move(hosts);
-  if (!window.since.empty() && !history.arms.empty() && base.recent.arms.empty()) {
-    throw std::invalid_argument("--since " + window.since + ": no run of " + place +
-                                " that new ones could be compared with began on that day or later");
-  }
-  return base;
-}
-
-ExitCode run_gate(const GateForm& form, const Context& context) {
-  const CompareRequest& request = form.request;
-  if (std::ranges::count(request.options.allow_differ, "kind") > 0) {
-    throw std::invalid_argument(
-        "--allow-differ kind is for compare: a gate compares like with like");
-  }
-  std::optional<Repeatable> repeated;
-  if (form.reruns > 0) {
-    catch_stop_signals();  // before other threads start
-    repeated = repeatable(request.next.front(), form.repeat);
-  }
-  require_no_input(request, request.next);
-  RunSet next = read_runs(request.next, request.html.has_value());
-  require_none_imported(next, "gate judges runs of nearmetal alone");
-  remark_foreign(next, context.terminal);
-  const Baseline base = read_base(form, next, context.terminal);
-  CompareOptions options = request.options;
-  options.base_can_grow = false;
-  const auto take_run = [&](RunSet& set) {
-    add_repeat(set, *repeated, request.html.has_value(), context);
-  };
-  const auto [comparison, result] =
-      judge_sequentially(base, next, options, form.gate, form.reruns, take_run);
-  return publish({base.recent, next, comparison, result, form.reruns > 0}, request,
-                 context.terminal);
-}
-
-// Pages besides what is printed.
-void add_page_options(Options& options, CompareRequest& request) {
-  options.path("--html", "FILE", request.html, "also write a page with charts");
-  options.toggle("--no-charts", "leave the charts out of the page",
-                 [&request] { request.charts = false; });
-  options.toggle("--force", request.force, "replace an existing file");
 }
 
 }  // namespace
@@ -422,7 +372,7 @@ ExitCode publish(const CompareAnswer& judged, const CompareRequest& request,
 void add_compare_options(Options& options, CompareForm& form) {
   CompareRequest& request = form.request;
   options.values("BASE NEW", " ", "Reports",
-                 [&form](const Places& places) { take_both(form, places); });
+                 [&form](const Places& places) { take_places(form, places); });
   options.paths("--base", "FILE...", request.base, "base reports, to compare with");
   options.paths("--new", "FILE...", request.next, "new reports");
   options.paths("--bare", "FILE...", form.bare, "reports of bare metal");
@@ -430,6 +380,7 @@ void add_compare_options(Options& options, CompareForm& form) {
                 "reports of a VM; also lists how the two machines differ");
   options.paths("--container", "FILE...", form.container,
                 "reports of a container or pod, in the same way");
+  add_reference_options(options, request.reference);
   add_rule_options(options, request.options);
   add_form_options(options, request);
   add_page_options(options, request);
@@ -437,49 +388,16 @@ void add_compare_options(Options& options, CompareForm& form) {
   options.check([&form] { choose_sides(form); });
 }
 
+void add_page_options(Options& options, CompareRequest& request) {
+  options.path("--html", "FILE", request.html, "also write a page with charts");
+  options.toggle("--no-charts", "leave the charts out of the page",
+                 [&request] { request.charts = false; });
+  options.toggle("--force", request.force, "replace an existing file");
+}
+
 Command compare_command() {
   return make_command("compare", "Compare two sets of runs",
                       compare_examples + names_to_choose_from(), add_compare_options, run_compare);
-}
-
-void add_gate_options(Options& options, GateForm& form) {
-  CompareRequest& request = form.request;
-  OptionSpec& places =
-      options.values("BASE NEW", "...", "BASE: a baseline, report or folder; NEW: reports to judge",
-                     [&](const std::vector<std::string>& texts) { take_places(request, texts); });
-  places.required = places.baselines = true;
-  add_rule_options(options, request.options);
-  options.value("--fail-on", "regression|not-equivalent|any",
-                "shown worse; not shown to be as good; any change [regression]", form.gate.fail_on,
-                parse_choice<FailOn>);
-  options.number("--min-runs", "N", form.gate.minimum_runs, {2, 1000},
-                 "minimum number of runs per side");
-  options.toggle("--require-clean", form.gate.require_clean,
-                 "exit 4 unless each run's monitor shows it undisturbed");
-  options.share("--max-detectable", form.gate.largest_detectable_drop, {0, 1, true},
-                "exit 3 if only larger drops would be found, with 80 % chance");
-  options.number("--window", "N", form.window.recent_runs, {2, 100000},
-                 "number of the baseline's latest runs that count");
-  options.value("--since", "DATE", "first day of the baseline that counts: 2026-01-31 [all]",
-                form.window.since, checked_date);
-  options.toggle("--per-machine", form.per_machine,
-                 "gate the runs of each host against those of the same host");
-  options.number("--rerun", "MAX", form.reruns, {0, 1000},
-                 "while inconclusive, repeat NEW at most this many times");
-  add_repeat_options(options, form.repeat);
-  options.check([&form] {
-    if (!form.per_machine || form.reruns == 0) return;
-    throw std::invalid_argument("--per-machine and --rerun: reruns are on this machine alone");
-  });
-  add_baselines_option(options, form.baselines_folder);
-  add_form_options(options, request);
-  add_page_options(options, request);
-  options.path("--junit", "FILE", request.junit, "also write the rows as JUnit XML");
-}
-
-Command gate_command() {
-  return make_command("gate", "Compare new runs with a baseline; the exit code is the verdict",
-                      gate_examples, add_gate_options, run_gate);
 }
 
 }  // namespace nearmetal

@@ -1,4 +1,4 @@
-// `nearmetal compare` and `nearmetal gate`, and what the commands that judge runs have in common.
+// `nearmetal compare`, and what the commands that judge runs have in common.
 #pragma once
 
 #include <optional>
@@ -6,7 +6,7 @@
 
 #include "base/errors.h"
 #include "bench/cli/command_line.h"
-#include "bench/commands/rerun.h"
+#include "bench/commands/reference.h"
 #include "reports/compare/compare.h"
 #include "reports/compare/gate.h"
 #include "reports/compare/read_runs.h"
@@ -17,6 +17,7 @@ namespace nearmetal {
 struct CompareRequest {
   Places base;  // FILE, FILE#ARM or FOLDER; of gate also the name of a baseline
   Places next;
+  ReferenceChoice reference;  // in place of `base`
   CompareOptions options;
   CostRequest costs;  // of compare
   bool json = false;
@@ -33,6 +34,8 @@ void add_rule_options(Options& options, CompareOptions& compare);
 void add_baselines_option(Options& options, std::string& folder);
 /// The options for the form of the answer.
 void add_form_options(Options& options, CompareRequest& request);
+/// Pages besides what is printed.
+void add_page_options(Options& options, CompareRequest& request);
 /// --metric, of names that figures have.
 void add_metric_option(Options& options, const char* help, std::vector<std::string>& metrics);
 /// Prices, and what to train. Whether they go together is for check() to say.
@@ -59,23 +62,12 @@ ExitCode publish(const CompareAnswer& judged, const CompareRequest& request,
 
 struct CompareForm {
   CompareRequest request;
+  Places places;               // BASE NEW, as they are given
   Places one_base, one_new;    // one place of each
   Places bare, vm, container;  // sides of their own names
 };
 
 /// One of the forms fills the sides of the request.
 void add_compare_options(Options& options, CompareForm& form);
-
-struct GateForm {
-  CompareRequest request;
-  GateOptions gate;
-  int64_t reruns = 0;    // at most
-  RepeatOptions repeat;  // of those
-  BaselineWindow window;
-  bool per_machine = false;
-  std::string baselines_folder = "baselines";
-};
-
-void add_gate_options(Options& options, GateForm& form);
 
 }  // namespace nearmetal

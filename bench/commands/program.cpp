@@ -297,6 +297,7 @@ Command program() {
       compare_command(),
       gate_command(),
       baseline_command(),
+      reference_command(),
       rerun_command(),
       report_command(),
       import_command(),

@@ -29,6 +29,7 @@ Command import_command();
 Command micro_command();
 Command plan_command();
 Command predict_command();
+Command reference_command();
 Command report_command();
 Command rerun_command();
 Command run_command();

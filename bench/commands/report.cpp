@@ -14,6 +14,7 @@
 #include "reports/formats/charts/charts.h"
 #include "reports/formats/charts/svg.h"
 #include "reports/formats/charts/throughput_charts.h"
+#include "reports/formats/headline.h"
 #include "reports/formats/page.h"
 #include "reports/formats/report_text.h"
 
@@ -31,6 +32,7 @@ Examples:
   nearmetal report metal=a.json vm=b.json c.json             two machines side by side
   nearmetal report run*.json --format github >> "$GITHUB_STEP_SUMMARY"
   nearmetal report run*.json --format go > runs.txt          for benchstat
+  nearmetal report run*.json --reference fleet               and where this machine is among others
   nearmetal report sweep.json --price-per-gpu-hour 4.20 --deadline 36   hours and cost to train
   kubectl logs job/nearmetal-launcher > job.log && nearmetal report job.log
 
@@ -105,6 +107,7 @@ struct ReportForm {
   OutputFile output;
   CostRequest costs;
   std::vector<std::string> metrics;
+  ReferenceChoice reference;
   ChartChoice charts;
   std::optional<std::string> plot_data;  // folder for the charts and their data
 };
@@ -124,6 +127,7 @@ void add_report_options(Options& options, ReportForm& form) {
                "folder for every chart and its data: NAME.svg, NAME.csv");
   options.toggle("--force", form.output.replace, "replace an existing file");
   add_cost_options(options, form.costs);
+  add_reference_options(options, form.reference);
 }
 
 void write_plot_data(const std::filesystem::path& folder, const GroupedRuns& runs, bool force) {
@@ -154,6 +158,11 @@ ExitCode run_report(const ReportForm& form, const Context& context) {
   runs.all.metrics = form.metrics;
   add_costs(runs.all, form.costs);
   for (NamedRuns& group : runs.groups) add_costs(group.set, form.costs);
+  if (form.reference.asked) {
+    RunSet next = runs.all;
+    const Reference reference = chosen_reference(form.reference, next, {});
+    runs.all.places = headlines(compare(reference.runs, next, with_reference({}, reference)));
+  }
   remark_foreign(runs.all, context.terminal);
   if (format.means_alone || format.of_own_runs) {
     require_none_imported(

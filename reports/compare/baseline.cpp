@@ -30,21 +30,6 @@ std::string fingerprint(const SetRun& run) {
   return context_sha256(run.key).substr(0, hash_digits);
 }
 
-bool is_name(const std::string& name) {
-  const auto is_plain = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
-  };
-  const bool plain = std::ranges::all_of(name, is_plain);
-  return !name.empty() && plain && name.front() != '.' && name.front() != '-';
-}
-
-void require_name(const std::string& name) {
-  if (is_name(name)) return;
-  throw std::invalid_argument("'" + name +
-                              "' is no name of a baseline: letters, digits, -, _ and "
-                              "., and not - or . first");
-}
-
 std::vector<KeyField> context_of(const std::vector<KeyField>& key) {
   std::vector<KeyField> context = key;
   std::erase_if(context, [](const KeyField& field) { return field.severity == Severity::layout; });
@@ -225,9 +210,23 @@ void summarise(const SomeRuns& runs, const DecisionRule& rule, bool with_self_te
 
 }  // namespace
 
+bool is_name_of_runs(const std::string& name) {
+  const auto is_plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
+  };
+  const bool plain = std::ranges::all_of(name, is_plain);
+  return !name.empty() && plain && name.front() != '.' && name.front() != '-';
+}
+
+void require_name(const std::string& name, const std::string& what) {
+  if (is_name_of_runs(name)) return;
+  throw std::invalid_argument("'" + name + "' is no name of " + what +
+                              ": letters, digits, -, _ and ., and not - or . first");
+}
+
 BaselineCopies add_to_baseline(const fs::path& folder, const std::string& name,
                                const std::vector<std::string>& reports, bool skip_existing) {
-  require_name(name);
+  require_name(name, "a baseline");
   BaselineCopies copies;
   std::map<fs::path, std::string> texts;
   for (const std::string& file : reports) {
@@ -253,7 +252,7 @@ BaselineCopies add_to_baseline(const fs::path& folder, const std::string& name,
 
 BaselineCopies remove_from_baseline(const fs::path& folder, const std::string& name,
                                     const std::vector<std::string>& reports) {
-  require_name(name);
+  require_name(name, "a baseline");
   const fs::path baseline = folder / name;
   std::error_code error;
   if (!fs::is_directory(baseline, error)) {
@@ -297,7 +296,7 @@ std::vector<std::string> baseline_names(const fs::path& folder) {
 std::string place_of_baseline(const fs::path& folder, const std::string& place) {
   std::error_code ignored;
   const fs::path named = folder / place;
-  if (is_name(place) && fs::is_directory(named, ignored)) return named.string();
+  if (is_name_of_runs(place) && fs::is_directory(named, ignored)) return named.string();
   const bool is_input = place == "-" || place.find('#') != place.npos;
   if (is_input || fs::exists(place, ignored)) return place;
   throw InvalidReport(place + " is neither a report, a folder nor a baseline; " +

@@ -12,6 +12,11 @@
 
 namespace nearmetal {
 
+/// Whether it may name a baseline or a reference, and so a folder or file.
+bool is_name_of_runs(const std::string& name);
+/// Throws std::invalid_argument: "'a b' is no name of a baseline: ...".
+void require_name(const std::string& name, const std::string& what);
+
 /// Copies of reports in a baseline.
 struct BaselineCopies {
   std::vector<std::filesystem::path> changed;  // added or removed

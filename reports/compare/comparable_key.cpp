@@ -346,7 +346,7 @@ bool KeyDifference::can_be_allowed() const {
 }
 
 bool KeyDifference::is_treatment(ComparisonForm form) const {
-  if (form == ComparisonForm::sets) return false;
+  if (form == ComparisonForm::sets || form == ComparisonForm::reference) return false;
   constexpr std::array of_machines = {"cpu_model", "cpu_id", "logical_cpus", "memory"};
   return name == "ranks_per_instance" ||
          (form == ComparisonForm::vm && std::ranges::find(of_machines, name) != of_machines.end());

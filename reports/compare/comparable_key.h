@@ -72,9 +72,12 @@ std::vector<std::string> fields_that_may_differ();
 /// "NVIDIA A100-SXM4-80GB", "GRID A100-40C" and "NVIDIA A100 80GB PCIe MIG 1g.10gb" are all A100.
 std::string gpu_chip(const std::string& product);
 
-/// The sides as they are given: any two sets of runs, or bare metal and a VM or a container.
-enum class ComparisonForm { sets, vm, container };
-constexpr auto names_of(ComparisonForm) { return std::array{"sets", "vm", "container"}; }
+/// The sides as they are given: any two sets of runs, bare metal and a VM or a container, or a
+/// reference of several machines and one machine.
+enum class ComparisonForm { sets, vm, container, reference };
+constexpr auto names_of(ComparisonForm) {
+  return std::array{"sets", "vm", "container", "reference"};
+}
 
 struct KeyDifference {
   std::string name;

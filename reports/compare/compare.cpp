@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "reports/compare/baseline.h"
 #include "reports/compare/comparison_row.h"
+#include "reports/compare/reference.h"
 #include "reports/compare/work_text.h"
 #include "reports/document/settings.h"
 
@@ -379,11 +380,13 @@ const SideWords& words_of(ComparisonForm form, bool bare_is_virtual) {
       SideWords{"base", "new", "the base", "the new set"},
       SideWords{"bare metal", "VM", "bare metal", "the VM"},
       SideWords{"bare metal", "container", "bare metal", "the container"},
+      SideWords{"reference", "this machine", "the reference", "this machine"},
       SideWords{"host with a hypervisor", "VM", "the host with a hypervisor", "the VM"},
       SideWords{"host with a hypervisor", "container", "the host with a hypervisor",
                 "the container"}};
-  const bool is_other = form != ComparisonForm::sets && bare_is_virtual;
-  return words.at(static_cast<size_t>(form) + (is_other ? 2 : 0));
+  const bool is_other =
+      bare_is_virtual && (form == ComparisonForm::vm || form == ComparisonForm::container);
+  return words.at(static_cast<size_t>(form) + (is_other ? 3 : 0));
 }
 
 std::string title_of(const ComparisonRow& row) {
@@ -392,7 +395,7 @@ std::string title_of(const ComparisonRow& row) {
 
 bool holds_within_one_session(const Comparison& comparison) {
   return std::ranges::any_of(comparison.rows, [](const ComparisonRow& row) {
-    return row.log_difference && row.method != Method::sessions;
+    return row.log_difference && row.method != Method::sessions && row.method != Method::machines;
   });
 }
 
@@ -434,12 +437,16 @@ Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions&
   std::ranges::stable_sort(comparison.key_differences, {}, &KeyDifference::severity);
   add_geometric_means(comparison, metrics);
   comparison.on_gpus = runs_on_gpus(base) && runs_on_gpus(next);
-  comparison.on_other_machines = options.form != ComparisonForm::vm && !base.environments.empty() &&
-                                 !new_hosts(base, next).empty();
-  comparison.environment_differences =
-      environment_differences(base.environments, next.environments);
-  if (options.form != ComparisonForm::sets)
-    comparison.notes = doubts_of_claim(base, next, options.form);
+  if (options.form == ComparisonForm::reference) {
+    comparison.notes = doubts_of_reference(base, next);
+  } else {
+    comparison.on_other_machines = options.form != ComparisonForm::vm &&
+                                   !base.environments.empty() && !new_hosts(base, next).empty();
+    comparison.environment_differences =
+        environment_differences(base.environments, next.environments);
+    if (options.form != ComparisonForm::sets)
+      comparison.notes = doubts_of_claim(base, next, options.form);
+  }
   if (const auto note = note_of_rows_left_out(pairs, metrics)) comparison.notes.push_back(*note);
   for (const ArmPair& pair : pairs) {
     if (row_with_figures(comparison, pair.name) != nullptr)

@@ -17,21 +17,24 @@ namespace nearmetal {
 
 /// The place of the difference's interval, at confidence 1 - 2 alpha, against the margin:
 ///  - equivalent: wholly within; slower, faster: wholly beyond; inconclusive: neither, or none;
+///  - within: of a machine against a reference, whose interval is that of one more machine like
+///    those: it includes 0, so that nothing is shown to be unlike them; never that it is equal;
 ///  - not_comparable: keys differ, or one side lacks the row or its metric; invalid: no complete
 ///    run.
 /// "Slower" means worse: less throughput, more time.
-enum class Verdict { not_comparable, invalid, slower, inconclusive, equivalent, faster };
+enum class Verdict { not_comparable, invalid, slower, inconclusive, equivalent, within, faster };
 constexpr auto names_of(Verdict) {
-  return std::array{"NOT-COMPARABLE", "INVALID", "SLOWER", "INCONCLUSIVE", "EQUIVALENT", "FASTER"};
+  return std::array{"NOT-COMPARABLE", "INVALID", "SLOWER", "INCONCLUSIVE",
+                    "EQUIVALENT",     "WITHIN",  "FASTER"};
 }
 
 /// How a difference and its error were estimated: from two independent samples of runs (Welch),
 /// from pairs of runs, as the mean of the rows of several arms, from means of sessions, with what
-/// differs between sessions, or beside a trend of both sides. All but that of sessions hold within
-/// one session.
-enum class Method { none, welch, paired, mean_of_rows, sessions, trend };
+/// differs between sessions, beside a trend of both sides, or as one more machine against others.
+/// All but those of sessions and machines hold within one session.
+enum class Method { none, welch, paired, mean_of_rows, sessions, trend, machines };
 constexpr auto names_of(Method) {
-  return std::array{"", "welch", "paired", "mean of rows", "sessions", "trend"};
+  return std::array{"", "welch", "paired", "mean of rows", "sessions", "trend", "machines"};
 }
 
 /// Rows by verdict, the worst first; or by layout, the one of the fewest ranks first.
@@ -48,6 +51,7 @@ struct CompareOptions {
   RowOrder order = RowOrder::verdict;
   std::vector<std::string> allow_differ;  // fields of the comparable key
   ComparisonForm form = ComparisonForm::sets;
+  std::string reference{};       // its name, by that form
   bool base_can_grow = true;     // whether more runs of the base can be had
   bool bare_is_virtual = false;  // whether the base shows a hypervisor, as compare() finds
 };
@@ -72,6 +76,8 @@ struct SideSummary {
   int64_t left_out = 0;          // partial, failed or without the figure
   int64_t shared = 0;            // of the runs, those whose monitor saw other processes
   int64_t sessions = 0;          // sessions of the runs
+  int64_t machines = 0;          // of the runs of a reference; else 0
+  int64_t days = 0;              // the same: on which they began
   std::vector<double> values{};  // of the runs that count
   Maybe<double> geometric_mean = Unknown{"no complete run"};
   Maybe<Interval> interval = Unknown{"fewer than 2 runs, or all equal"};

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
 
 #include "base/text.h"
 #include "reports/compare/run_difference.h"
@@ -215,6 +217,56 @@ void mark_unmeasured(ComparisonRow& row, const Unknown& why) {
   row.more_runs = row.more_sessions = why;
 }
 
+// Of a machine among those of a reference, by the error that one more of them has.
+void fill_place_among_machines(ComparisonRow& row, const ComparedSides& sides) {
+  constexpr size_t day_digits = 10;  // of 2026-01-31T...
+  std::map<std::string, Sessions> machines;
+  std::set<std::string> days;
+  for (size_t i = 0; i < sides.base.runs.size(); ++i) {
+    const SetRun& run = *sides.base.runs[i];
+    machines[run.machine][run.session].push_back(std::log(sides.base.values[i]));
+    days.insert(run.run.started_at.substr(0, day_digits));
+  }
+  std::vector<Sessions> of_machines;
+  std::vector<double> means;
+  for (const auto& [name, sessions] : machines) {
+    of_machines.push_back(sessions);
+    means.push_back(mean_of(sessions));
+  }
+  row.base_side.machines = std::ssize(machines);
+  row.base_side.days = std::ssize(days);
+  row.base_side.geometric_mean = geometric_mean(means);
+  if (const auto of_mean = log_mean(means)) {
+    row.base_side.interval = interval(*of_mean, side_confidence);
+  }
+  const auto found = difference_from_machines(of_machines, sessions_of(sides.next));
+  if (!found) {
+    const std::string why = counted(row.base_side.machines, "machine") +
+                            " of the reference, which do not tell how machines differ: it takes " +
+                            std::to_string(fewest_machines) + " that do";
+    mark_unmeasured(row, {why});
+    row.difference = *row.new_side.geometric_mean / *row.base_side.geometric_mean - 1;
+    row.verdict = Verdict::inconclusive;
+    row.reason = why;
+    return;
+  }
+  const DecisionRule rule{.margin = 0, .alpha = sides.options.rule.alpha};
+  const Unknown by_means{"machines are compared by their means"};
+  row.method = Method::machines;
+  row.rank_test_p = row.median_difference = by_means;
+  row.median_interval = by_means;
+  fill_tests(row, *found, sides.metric, rule);
+  row.detectable_drop = detectable_drop(*found, rule, planned_power);
+  row.more_runs = row.more_sessions = Unknown{"the reference tells how machines differ"};
+  const std::string share = plain_percent(1 - rule.alpha) + " of the machines of the reference";
+  if (row.verdict == Verdict::inconclusive) {
+    row.verdict = Verdict::within;
+    row.reason = "within what the machines of the reference show";
+  } else {
+    row.reason = (row.verdict == Verdict::slower ? "worse than " : "better than ") + share;
+  }
+}
+
 // Fills the row of a side without a value: its runs lack the metric, or none is complete.
 void fill_missing(ComparisonRow& row, const SideValues& side, const std::string& name) {
   if (!side.values.empty()) return;
@@ -373,6 +425,10 @@ ComparisonRow compare_arms(const RunArm& base_arm, const RunArm& new_arm, const 
     return row;
   }
   const ComparedSides sides{base, next, metric, options};
+  if (options.form == ComparisonForm::reference) {
+    fill_place_among_machines(row, sides);
+    return row;
+  }
   auto found = run_difference(sides, values_of(others, metric));
   if (!found && metric.is_exact) found = exact_difference(base, next);
   if (found) {

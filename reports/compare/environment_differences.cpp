@@ -211,6 +211,15 @@ std::vector<Warning> doubts_of_claim(const RunSet& bare, const RunSet& next, Com
   return doubts;
 }
 
+std::vector<std::pair<std::string, double>> monitored_means(const Run& run) {
+  std::vector<std::pair<std::string, double>> means;
+  const std::array runs = {&run};
+  for (const Watched& figure : watched) {
+    for (const double mean : values_of(runs, figure)) means.emplace_back(figure.series, mean);
+  }
+  return means;
+}
+
 MonitoredDifferences monitored_differences(std::span<const Run* const> base,
                                            std::span<const Run* const> next, bool next_is_slower) {
   MonitoredDifferences found;

@@ -37,6 +37,9 @@ bool shows_hypervisor(const RunSet& set);
 /// imported results, that their machines are as they were published.
 std::vector<Warning> doubts_of_claim(const RunSet& bare, const RunSet& next, ComparisonForm form);
 
+/// What these look at, of one run: series and means.
+std::vector<std::pair<std::string, double>> monitored_means(const Run& run);
+
 /// Figures by which the sides differ more than the runs within them do, each in words: "CPU clock
 /// 2.60 GHz instead of 3.50 GHz (-25.7 %)".
 struct MonitoredDifferences {

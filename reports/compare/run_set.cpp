@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/sha256.h"
 #include "base/text.h"
 #include "reports/document/metric.h"
 
@@ -56,6 +57,19 @@ std::string session_of(const Run& run, const std::vector<Environment>& environme
   return joined({machines.begin(), machines.end()}) + " " + run.started_at.substr(0, day_digits);
 }
 
+std::string machine_of(const Run& run, const std::vector<Environment>& environments) {
+  constexpr size_t digits = 12;
+  std::set<std::string> parts;
+  for (const Rank& rank : run.ranks) {
+    if (rank.environment < 0 || rank.environment >= std::ssize(environments)) continue;
+    const Environment& host = environments[rank.environment];
+    const bool has_gpu = rank.gpu && *rank.gpu < std::ssize(host.gpus);
+    const Maybe<std::string> uuid = has_gpu ? host.gpus[*rank.gpu].uuid : Maybe<std::string>();
+    parts.insert(uuid.value.value_or(host.machine_id.value.value_or(host.host_name)));
+  }
+  return sha256(joined({parts.begin(), parts.end()})).substr(0, digits);
+}
+
 RunArm& arm_in(std::vector<RunArm>& arms, const std::string& name) {
   RunArm* known = find_in(arms, name, &RunArm::name);
   return known != nullptr ? *known : arms.emplace_back(RunArm{name, {}});
@@ -79,6 +93,7 @@ void add_to(RunArm& arm, SetRun run) {
 // The run with the environments of its ranks in the set.
 SetRun placed(RunSet& set, SetRun run, const std::vector<Environment>& environments) {
   run.session = session_of(run.run, environments);
+  if (run.machine.empty()) run.machine = machine_of(run.run, environments);
   std::map<int64_t, int64_t> places;
   for (Rank& rank : run.run.ranks) {
     const auto [place, is_new] = places.emplace(rank.environment, unknown_environment);

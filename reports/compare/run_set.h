@@ -25,6 +25,9 @@ struct SetRun {
   std::string identity{};  // of imported runs: their place in a published file; else empty
   std::string derived{};   // of imported runs: from what, for readers
   std::string session{};   // hosts, their boots, and the day: what they did to all runs alike
+  // Digits of a hash of the UUIDs of its GPUs, else of the installations or the names of its hosts:
+  // a card that is passed to another VM each day stays one machine.
+  std::string machine{};
   std::vector<std::string> argv{};       // of the command that wrote the report
   std::optional<int64_t> asked_steps{};  // of its window; none: it was to last a time
   // Without plans; steps, their losses and profile only where they are kept. The environments of
@@ -56,6 +59,7 @@ struct RunSet {
   std::vector<RunArm> wholes{};
   std::vector<UnsupportedArm> unsupported{};
   std::vector<std::string> cost_notes{};  // on Run::costs
+  std::vector<std::string> places{};      // of its arms among machines of a reference, in sentences
   std::vector<std::string> metrics{};     // that are asked for; empty: the usual ones
   std::vector<std::string> foreign{};     // files in folders that are no reports, left out
 };

@@ -25,7 +25,7 @@ namespace {
 
 struct ComparisonDocument {
   std::string schema = "nearmetal/comparison";
-  std::string schema_version = "1.5";
+  std::string schema_version = "1.6";  // 1.6: references
   int64_t exit_code = 0;
   const Comparison& comparison;
   const std::optional<GateResult>& gate;
@@ -69,6 +69,9 @@ void fields(Archive& field, SideSummary& side) {
   field("left_out", side.left_out, at_least(0), "Partial, failed, or without the figure");
   field.added("sessions", side.sessions, at_least(0),
               "Sessions in which the runs were taken: distinct hosts, boots and days; since 1.2");
+  field.added("machines", side.machines, at_least(0),
+              "Of a reference: machines of the runs, of which the mean is; else 0; since 1.6");
+  field.added("days", side.days, at_least(0), "The same: days of the runs; since 1.6");
   field("geometric_mean", side.geometric_mean);
   field("interval", side.interval, "95 % interval of the mean");
   field("spread", side.spread);
@@ -185,8 +188,9 @@ void fields(Archive& field, CompareOptions& options) {
   field("allow_differ", options.allow_differ);
   field("vm_form", options.form == ComparisonForm::vm, "The base is bare metal, the new side a VM");
   field.added("form", options.form,
-              "What the sides are said to be: any two sets of runs, or bare metal and a VM or a "
-              "container; since 1.3");
+              "What the sides are said to be: any two sets of runs, bare metal and a VM or a "
+              "container, or a reference and one machine; since 1.3");
+  field.added("reference", options.reference, "Its name; empty: none; since 1.6");
 }
 
 void fields(Archive& field, GateResult& gate) {

@@ -76,8 +76,7 @@ std::string reason_text(const ComparisonRow& row, const CompareOptions& options)
     return joined(plans, ", or ") + " would decide with " + plain_percent(planned_power) +
            " chance if the measured difference is the true one";
   }
-  const bool decided = row.verdict == Verdict::slower || row.verdict == Verdict::equivalent ||
-                       row.verdict == Verdict::faster;
+  const bool decided = row.verdict == Verdict::slower || row.verdict >= Verdict::equivalent;
   if (decided) return "";
   return row.log_difference ? row.more_runs.reason : row.reason;
 }
@@ -115,7 +114,8 @@ std::string counts_text(const ComparisonRow& row) {
   if (row.method == Method::paired) return counted(row.new_side.runs, "pair");
   const auto text = [&](const SideSummary& side) {
     return std::to_string(side.runs) +
-           (row.method == Method::sessions ? " in " + std::to_string(side.sessions) : "");
+           (row.method == Method::sessions ? " in " + std::to_string(side.sessions) : "") +
+           (side.machines > 0 ? " of " + counted(side.machines, "machine") : "");
   };
   return text(row.base_side) + "|" + text(row.new_side);
 }
@@ -170,7 +170,10 @@ std::string rule_text(const Comparison& comparison) {
   const bool few = std::ranges::any_of(comparison.rows, [](const ComparisonRow& row) {
     return has_few_runs(row.base_side) || has_few_runs(row.new_side);
   });
-  return "margin " + plain_percent(rule.margin) + ", alpha " + plain_percent(rule.alpha) +
+  const std::string limits = comparison.options.form == ComparisonForm::reference
+                                 ? "beyond " + plain_percent(1 - rule.alpha) + " of machines"
+                                 : "margin " + plain_percent(rule.margin);
+  return limits + ", alpha " + plain_percent(rule.alpha) +
          (comparison.corrected_rows > 0 ? "; verdicts after Holm's correction for " +
                                               std::to_string(comparison.corrected_rows) + " rows"
                                         : "") +
@@ -180,8 +183,8 @@ std::string rule_text(const Comparison& comparison) {
 }
 
 // By Verdict: red, yellow and green.
-constexpr std::array verdict_styles = {"\033[31m", "\033[31m", "\033[31m",
-                                       "\033[33m", "\033[32m", "\033[32m"};
+constexpr std::array verdict_styles = {"\033[31m", "\033[31m", "\033[31m", "\033[33m",
+                                       "\033[32m", "\033[32m", "\033[32m"};
 static_assert(verdict_styles.size() == names_of(Verdict{}).size());
 
 TitledTable table_of(const Comparison& comparison, Footnotes& footnotes) {
@@ -237,7 +240,9 @@ std::vector<std::string> remarks_of(const Comparison& comparison, const Footnote
   for (size_t i = 0; i < footnotes.size(); ++i) {
     lines.push_back("(" + std::to_string(i + 1) + ") " + footnotes[i]);
   }
-  for (const Warning& note : comparison.notes) lines.push_back("note: " + note.text);
+  for (const Warning& note : comparison.notes) {
+    if (!is_in_headline(note)) lines.push_back("note: " + note.text);
+  }
   if (comparison.options.form == ComparisonForm::sets &&
       !comparison.environment_differences.empty()) {
     lines.push_back("note: the environments differ in " + differing_names(comparison));

@@ -32,6 +32,32 @@ std::string size_of(const ComparisonRow& row) {
 
 const char* label_of(const SideSummary& side) { return side.emulated ? " (emulated)" : ""; }
 
+// "this machine is within what 12 machines of h200 showed on 3 days, -0.31 % [-1.4, +0.8] from
+// their mean"; "this machine is slower than 95 % of 12 machines of h200 by 4.1 % or more, ...". The
+// bound of the interval that is nearer to 0 is the distance to where all but alpha of machines are.
+std::string place_among_machines(const ComparisonRow& row, const CompareOptions& options) {
+  const SideSummary& side = row.base_side;
+  const std::string machines = counted(side.machines, "machine") + " of " + options.reference;
+  const std::string subject = (metric_from(row.metric).is_throughput ? "" : row.metric + " of ") +
+                              std::string("this machine");
+  const std::string from_mean = ", " + size_of(row) + " from their mean";
+  if (!row.difference_interval || row.verdict == Verdict::within) {
+    return subject + " is " + (row.verdict == Verdict::within ? "within" : "compared with") +
+           " what " + machines + " showed on " + counted(side.days, "day") + from_mean;
+  }
+  const Interval& interval = *row.difference_interval;
+  const bool down = interval.upper < 0;
+  const bool beyond = down || interval.lower > 0;
+  if (!beyond) return subject + " is at the edge of what " + machines + " showed" + from_mean;
+  const Metric& metric = metric_from(row.metric);
+  const bool is_worse = down == metric.higher_is_better;
+  const std::string how =
+      metric.is_throughput ? (is_worse ? "slower" : "faster") : (is_worse ? "worse" : "better");
+  return subject + " is " + how + " than " + plain_percent(1 - options.rule.alpha) + " of " +
+         machines + " by " + plain_percent(std::abs(down ? interval.upper : interval.lower)) +
+         " or more" + from_mean;
+}
+
 // "the VM is slower than bare metal, -6.00 % [-7.9, -4.1]"; by other metrics "p99_step_seconds of
 // the VM is higher than of bare metal, +6.00 % [4.1, 7.9]".
 std::string clause_of(const ComparisonRow& row, const CompareOptions& options) {
@@ -39,6 +65,7 @@ std::string clause_of(const ComparisonRow& row, const CompareOptions& options) {
   if (row.doubt) {
     return "whether " + words.new_name + " differs from " + words.base_name + " is in doubt";
   }
+  if (options.form == ComparisonForm::reference) return place_among_machines(row, options);
   const bool of_throughput = metric_from(row.metric).is_throughput;
   const bool down = *row.difference < 0;
   const std::string size = size_of(row);
@@ -100,6 +127,13 @@ std::vector<std::string> conditions_of(const Comparison& comparison, const std::
   if (disturbed > 0) {
     conditions.push_back("other processes disturbed " + std::to_string(disturbed) + " of " +
                          counted(runs, "run"));
+  }
+  for (const Warning& note : comparison.notes) {
+    if (is_in_headline(note)) conditions.push_back(note.text);
+  }
+  for (const KeyDifference& found : comparison.key_differences) {
+    if (comparison.options.form != ComparisonForm::reference || !found.allowed) continue;
+    conditions.push_back(found.name + " " + found.other + ", of the reference " + found.base);
   }
   return conditions;
 }
@@ -229,6 +263,8 @@ std::string sentence_of(const ComparisonRow& row, const CompareOptions& options)
   return text + ": " + to_string(row.verdict);
 }
 
+bool is_in_headline(const Warning& note) { return note.code.starts_with("reference_"); }
+
 std::vector<std::string> headlines(const Comparison& comparison) {
   std::vector<std::string> lines, said;
   for (const std::string& metric : comparison.options.metrics) {
@@ -245,7 +281,9 @@ std::vector<std::string> headlines(const Comparison& comparison) {
 std::vector<std::string> headlines(const RunSet& set) {
   std::vector<std::string> lines = sharing_headlines(set);
   append(lines, scaling_headlines(set));
-  return lines.empty() ? throughput_headlines(set) : lines;
+  if (lines.empty()) lines = throughput_headlines(set);
+  append(lines, set.places);
+  return lines;
 }
 
 std::string verdict_counts(const Comparison& comparison) {

@@ -25,4 +25,7 @@ std::vector<std::string> headlines(const RunSet& set);
 /// "1 SLOWER, 2 EQUIVALENT", of all rows.
 std::string verdict_counts(const Comparison& comparison);
 
+/// Whether the first line says it, so that the notes need not.
+bool is_in_headline(const Warning& note);
+
 }  // namespace nearmetal

@@ -353,6 +353,35 @@ std::optional<LogEstimate> sum_over_sessions(std::span<const SessionTerm> terms)
   return combined(parts);
 }
 
+std::optional<LogEstimate> difference_from_machines(std::span<const Sessions> machines,
+                                                    const Sessions& next) {
+  if (machines.size() < fewest_machines) return std::nullopt;
+  // What a machine has several of: sessions, or where none has, runs.
+  const bool by_sessions =
+      std::ranges::any_of(machines, [](const Sessions& of_one) { return of_one.size() > 1; });
+  const auto parts_of = [&](const Sessions& of_one) {
+    return by_sessions ? session_means(of_one) : of_one.begin()->second;
+  };
+  std::vector<double> means;
+  double squares = 0, degrees = 0, shares = 0;
+  for (const Sessions& of_one : machines) {
+    const std::vector<double> parts = parts_of(of_one);
+    const auto count = static_cast<double>(parts.size());
+    means.push_back(mean(parts));
+    shares += 1 / count;
+    degrees += count - 1;
+    if (parts.size() > 1) squares += (count - 1) * variance(parts);
+  }
+  const auto count = static_cast<double>(means.size());
+  const double between = variance(means);
+  if (between == 0) return std::nullopt;
+  const std::vector<double> parts = parts_of(next);
+  const double lacking = 1 / static_cast<double>(parts.size()) - shares / count;
+  const double within = degrees > 0 ? squares / degrees * std::max(0.0, lacking) : 0;
+  return LogEstimate{mean(session_means(next)) - mean(means),
+                     std::sqrt(between * (1 + 1 / count) + within), count - 1};
+}
+
 std::optional<int64_t> more_sessions_to_decide(const SessionDifference& found, double truth,
                                                bool base_can_grow, const DecisionRule& rule,
                                                double power) {

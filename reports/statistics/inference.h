@@ -146,6 +146,18 @@ struct SessionDifference {
 std::optional<SessionDifference> session_difference(const Sessions& base, const Sessions& next,
                                                     const Sessions& others = {});
 
+/// Machines of a kind that must have been measured to tell how they differ.
+inline constexpr size_t fewest_machines = 3;
+
+/// One more machine - the mean of the others, with the error that it has where it is drawn as they
+/// were: how machines differ, and the error of that mean. A log_interval() of it is a prediction
+/// interval; where it excludes 0, the machine is beyond what others of its kind show. The mean of a
+/// machine is that of its sessions; where it has fewer of them, or of a single session fewer runs,
+/// than the others have, what these vary by within machines is added. None of fewer than
+/// `fewest_machines`, or where these are all equal.
+std::optional<LogEstimate> difference_from_machines(std::span<const Sessions> machines,
+                                                    const Sessions& next);
+
 /// The fewest sessions to add to each side that can grow, each with as many runs as now, so that
 /// the verdict is firm with this chance if the true difference is `truth`. None where 1000 do not
 /// do.

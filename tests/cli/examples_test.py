@@ -34,6 +34,11 @@ class Examples(CompareTest):
         for minute, name in enumerate(names):
             self.made(f"{name}.json", 1000 + minute, minute)
 
+        def on_node(report, _run):
+            report["environments"][0]["host_name"] = f"node{len(os.listdir(self.folder))}"
+        for i in (1, 2, 3):
+            self.made(f"node{i}.json", 1000 + i, 90 + i, on_node)
+
         def two_arms(report, _run):
             report["arms"] = [{**report["arms"][0], "name": name} for name in ("old", "new")]
         self.made("sweep.json", 1000, 80, two_arms)
@@ -42,7 +47,7 @@ class Examples(CompareTest):
         environment = {**cli.clean_environment(), "HOME": self.folder,
                        "GITHUB_STEP_SUMMARY": self.path("summary"),
                        "PATH": self.path("bin") + ":" + os.environ["PATH"]}
-        for name in ("compare", "gate", "baseline", "report", "plan", "validate", "schema",
+        for name in ("reference", "compare", "gate", "baseline", "report", "plan", "validate", "schema",
                      "generate", "models"):
             commands = examples_of(self.call(name, "--help").out)
             self.assertGreater(len(commands), 0, name)

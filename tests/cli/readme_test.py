@@ -5,6 +5,7 @@ Those of the second kind set up, build and train: they run in a copy of the sour
 installed program, GPUs, hosts or a cluster the options are checked. So are links.
 """
 
+import json
 import os
 import pathlib
 import re
@@ -60,7 +61,7 @@ def shown_options():
                     words = words[starts[0] + 1:] if starts else []
                     if not words or words[0].startswith("-"):
                         continue
-                    command = tuple(words[:2] if words[0] in ("baseline", "import") else words[:1])
+                    command = tuple(words[:2] if words[0] in ("baseline", "import", "reference") else words[:1])
                     named = {word.split("=")[0] for word in words if word.startswith("--")}
                     options.setdefault(command, set()).update(named)
     return options
@@ -121,6 +122,10 @@ class Readme(cli.CliTest):
                 self.assertEqual(self.tiny("--steps", "3", "--output", report).returncode, 0)
                 for copy in copies:
                     shutil.copy(self.path(report), self.path(f"{copy}{number}.json"))
+            node = self.report(f"old{number}.json")
+            node["environments"][0]["machine_id"] = "0" * 63 + (number or "1")
+            node["environments"][0]["unknown"].pop("machine_id", None)
+            self.write(f"node{number}.json", json.dumps(node))
 
     def test_the_commands_work(self):
         self.fill_folder()

@@ -44,7 +44,7 @@ ShownArms arms_of(const Sides& sides) {
 }
 
 // Of colour(), by Verdict.
-constexpr std::array<size_t, 6> verdict_colours = {1, 1, 4, 1, 2, 2};
+constexpr std::array<size_t, 7> verdict_colours = {1, 1, 4, 1, 2, 2, 2};
 static_assert(verdict_colours.size() == names_of(Verdict{}).size());
 
 // The difference of each row, with the interval that the verdict rests on, and the margin.
@@ -85,9 +85,9 @@ Chart difference_chart(const Comparison& comparison) {
     return missing_chart(chart, "no row has an interval, which takes 2 runs a side that vary");
   const double space = 0.08 * (most - least);
   chart.caption = "Difference of the geometric means, with the " +
-                  plain_percent(1 - 2 * rule.alpha) +
-                  " interval that the verdict rests on; grey: the margin of " +
-                  plain_percent(rule.margin) + "." + counts_text(counts);
+                  plain_percent(1 - 2 * rule.alpha) + " interval that the verdict rests on" +
+                  (rule.margin > 0 ? "; grey: the margin of " + plain_percent(rule.margin) : "") +
+                  "." + counts_text(counts);
   plot.x = {.title = "difference, %", .begin = least - space, .end = most + 3 * space};
   plot.y = row_axis(rows);
   plot.height = height_of_rows(rows.size());

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "bench/cli/command_line.h"
-#include "bench/commands/compare.h"
+#include "bench/commands/gate.h"
 #include "bench/commands/program.h"
 #include "tests/support/parse_options.h"
 #include "tests/support/refusal.h"

@@ -316,5 +316,53 @@ TEST(SessionSimulation, AGateWithItsAnchorFailsNoMoreOftenThanAlpha) {
   }
 }
 
+// Each machine of a fleet left out in turn is within what the others show as often as the interval
+// says, and so is a new one that was measured on one day where those were on several.
+TEST(SessionSimulation, MachinesOfAKindAreWithinWhatTheOthersShowAsOftenAsStated) {
+  constexpr int fleets = 400;
+  constexpr double alpha = 0.05;
+  std::mt19937_64 engine(35);
+  std::normal_distribution<double> noise;
+  struct Case {
+    int machines, days, runs;
+    double between, of_days, of_runs;
+  };
+  for (const auto& [machines, days, runs, between, of_days, of_runs] :
+       {Case{6, 2, 3, .01, .002, .002}, Case{12, 3, 3, .01, .005, .002},
+        Case{6, 1, 5, .005, 0, .005}}) {
+    const auto drawn = [&](int of_days_drawn) {
+      nearmetal::Sessions sessions;
+      const double machine = between * noise(engine);
+      for (int day = 0; day < of_days_drawn; ++day) {
+        const double level = machine + of_days * noise(engine);
+        auto& of_one = sessions[std::to_string(day)];
+        while (std::ssize(of_one) < runs) of_one.push_back(level + of_runs * noise(engine));
+      }
+      return sessions;
+    };
+    const auto is_within = [&](const std::vector<nearmetal::Sessions>& others,
+                               const nearmetal::Sessions& one) {
+      const auto found = difference_from_machines(others, one);
+      const Interval interval = log_interval(*found, 1 - 2 * alpha);
+      return interval.lower <= 0 && interval.upper >= 0;
+    };
+    int left_out_within = 0, new_within = 0;
+    for (int i = 0; i < fleets; ++i) {
+      std::vector<nearmetal::Sessions> fleet;
+      while (std::ssize(fleet) < machines) fleet.push_back(drawn(days));
+      new_within += is_within(fleet, drawn(1));
+      for (size_t one = 0; one < fleet.size(); ++one) {
+        std::vector<nearmetal::Sessions> others = fleet;
+        others.erase(others.begin() + static_cast<std::ptrdiff_t>(one));
+        left_out_within += is_within(others, fleet[one]);
+      }
+    }
+    const double share = 1 - 2 * alpha;
+    const double error = std::sqrt(share * (1 - share) / fleets);
+    EXPECT_NEAR(static_cast<double>(left_out_within) / (fleets * machines), share, 3 * error);
+    EXPECT_NEAR(static_cast<double>(new_within) / fleets, share, 3 * error);
+  }
+}
+
 }  // namespace
 }  // namespace nearmetal

@@ -134,5 +134,34 @@ TEST(SumOverSessions, OfOthersAddsTheirVariances) {
   EXPECT_FALSE(sum_over_sessions(lone)) << "how the second spreads is not known";
 }
 
+// A prediction interval: of machines with means 0, 1 and 2, the next lies at 1 with a variance of
+// 1 + 1/3.
+TEST(Machines, OneMoreVariesAsTheyDoAndAsTheirMean) {
+  const std::vector<Sessions> machines = {base_of({{0}, {0}}), base_of({{1}, {1}}),
+                                          base_of({{2}, {2}})};
+  const auto found = difference_from_machines(machines, next_of({{3}, {3}}));
+  ASSERT_TRUE(found);
+  EXPECT_NEAR(found->value, 2, 1e-12);
+  EXPECT_NEAR(found->standard_error, std::sqrt(4 / 3.), 1e-12);
+  EXPECT_EQ(found->degrees_of_freedom, 2);
+}
+
+TEST(Machines, OneOfFewerSessionsVariesByThoseWithinMachines) {
+  const std::vector<Sessions> machines = {base_of({{0}, {2}}), base_of({{1}, {3}}),
+                                          base_of({{2}, {4}})};  // variance within: 2
+  const auto two = difference_from_machines(machines, next_of({{3}, {3}}));
+  const auto one = difference_from_machines(machines, next_of({{3}}));
+  ASSERT_TRUE(two && one);
+  EXPECT_NEAR(two->standard_error, std::sqrt(4 / 3.), 1e-12);
+  EXPECT_NEAR(one->standard_error, std::sqrt(4 / 3. + 2 * (1 - .5)), 1e-12);
+}
+
+TEST(Machines, FewOrEqualOnesDoNotTellHowTheyDiffer) {
+  const Sessions next = next_of({{3}});
+  EXPECT_FALSE(
+      difference_from_machines(std::vector<Sessions>{base_of({{0}}), base_of({{1}})}, next));
+  EXPECT_FALSE(difference_from_machines(std::vector<Sessions>(3, base_of({{1}})), next));
+}
+
 }  // namespace
 }  // namespace nearmetal

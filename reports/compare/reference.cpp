@@ -1,0 +1,417 @@
+#include "reports/compare/reference.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <set>
+#include <stdexcept>
+#include <utility>
+
+#include "base/atomic_file.h"
+#include "base/errors.h"
+#include "base/sha256.h"
+#include "base/text.h"
+#include "reports/compare/baseline.h"
+#include "reports/compare/comparison_row.h"
+#include "reports/compare/environment_differences.h"
+#include "reports/compare/read_runs.h"
+#include "reports/compare/work_text.h"
+#include "reports/json/archive.h"
+#include "reports/json/report_fields.h"
+#include "reports/json/report_files.h"
+
+namespace nearmetal {
+
+// A file of a reference. It has no more of a run than comparing takes, so that hundreds of runs are
+// a small file; a report has a hundred times as much.
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct SeenMean {
+  std::string series;
+  double mean = 0;
+};
+
+struct StoredRun {
+  std::string started_at, machine, session;
+  double throughput = 0;  // samples/s
+  std::string version;    // of nearmetal
+  std::optional<std::string> git_commit, driver, hypervisor;
+  std::vector<SeenMean> seen;  // by the monitor, over the ranks
+};
+
+struct StoredWork {
+  Kind kind = Kind::measured;
+  Device device = Device::cuda;
+  std::string device_name;
+  int64_t ranks = 1;
+  SampleUnit sample = SampleUnit::image;
+  std::vector<KeyField> key;
+  std::vector<StoredRun> runs;
+};
+
+struct StoredReference {
+  std::string schema = "nearmetal/reference";
+  std::string schema_version = "1.0";
+  std::vector<StoredWork> works;
+};
+
+void fields(json::Archive& field, SeenMean& seen) {
+  field("series", seen.series);
+  field("mean", seen.mean);
+}
+
+void fields(json::Archive& field, StoredRun& run) {
+  field("started_at", run.started_at, json::time_stamp);
+  field("machine", run.machine);
+  field("session", run.session);
+  field("samples_per_second", run.throughput, above(0));
+  field("version", run.version);
+  field.optional("git_commit", run.git_commit);
+  field.optional("driver", run.driver);
+  field.optional("hypervisor", run.hypervisor);
+  field("seen", run.seen);
+}
+
+}  // namespace
+
+// Found where the type is.
+static void fields(json::Archive& field, KeyField& of_key) {
+  field("name", of_key.name);
+  field("value", of_key.value);
+  field("severity", of_key.severity);
+  field.optional("may_be_unknown", of_key.may_be_unknown);
+}
+
+namespace {
+
+void fields(json::Archive& field, StoredWork& work) {
+  field("kind", work.kind);
+  field("device", work.device);
+  field("device_name", work.device_name);
+  field("ranks", work.ranks, at_least(1));
+  field("sample", work.sample);
+  field("key", work.key);
+  field("runs", work.runs);
+}
+
+void fields(json::Archive& field, StoredReference& file) {
+  field("schema", file.schema, json::one_of("nearmetal/reference"));
+  field("schema_version", file.schema_version, json::readable_version);
+  field("works", file.works);
+}
+
+constexpr size_t hash_digits = 12;
+constexpr size_t day_digits = 10;  // of 2026-01-31T...
+
+std::string hash_of(const std::string& text) { return sha256(text).substr(0, hash_digits); }
+
+fs::path file_of(const fs::path& folder, const std::string& name) {
+  return folder / (name + ".json");
+}
+
+// What is kept of an environment.
+Environment environment_of(const StoredRun& run) {
+  Environment kept;
+  kept.host_name = left_out_name;
+  kept.boot_id = run.session;
+  if (run.hypervisor) kept.virtualisation.hypervisor = *run.hypervisor;
+  Gpu& gpu = kept.gpus.emplace_back();
+  if (run.driver) gpu.driver_version = *run.driver;
+  return kept;
+}
+
+// An arm has the runs of one comparable key.
+void add_stored(RunSet& set, const std::string& arm, const StoredWork& work,
+                const StoredRun& stored, const std::string& source) {
+  SetRun added;
+  added.source = source;
+  added.kind = work.kind;
+  added.key = work.key;
+  added.tool.version = stored.version;
+  if (stored.git_commit) added.tool.git_commit = *stored.git_commit;
+  added.machine = stored.machine;
+  Run& run = added.run;
+  run.started_at = stored.started_at;
+  run.status = Status::complete;
+  run.device = work.device;
+  run.device_name = work.device_name;
+  run.world_size = work.ranks;
+  run.sample = work.sample;
+  run.throughput = stored.throughput;
+  Monitoring& monitoring = run.ranks.emplace_back().monitoring.emplace();
+  for (const SeenMean& seen : stored.seen) {
+    monitoring.series.push_back({seen.series, seen.mean, seen.mean, seen.mean, {}});
+  }
+  add_run(set, arm, std::move(added), {environment_of(stored)});
+}
+
+StoredReference read_stored(const fs::path& file) try {
+  return json::parsed<StoredReference>(file_text(file));
+} catch (const InvalidReport& error) {
+  throw InvalidReport(file.string() + " is not a reference: " + error.what());
+}
+
+Reference read_reference(const fs::path& file) {
+  Reference reference{file.stem().string(), {}};
+  for (const StoredWork& work : read_stored(file).works) {
+    const std::string arm = "work " + std::to_string(reference.runs.arms.size() + 1);
+    for (const StoredRun& run : work.runs) {
+      add_stored(reference.runs, arm, work, run, file.string());
+    }
+  }
+  return reference;
+}
+
+StoredRun stored_of(const SetRun& run, const std::vector<Environment>& environments) {
+  StoredRun stored;
+  stored.started_at = run.run.started_at;
+  stored.machine = run.machine;
+  stored.session = hash_of(run.session);
+  stored.throughput = *run.run.throughput;
+  stored.version = run.tool.version;
+  stored.git_commit = run.tool.git_commit.value;
+  for (const auto& [series, mean] : monitored_means(run.run)) stored.seen.push_back({series, mean});
+  const Environment& environment = environments.at(run.run.ranks.at(0).environment);
+  stored.hypervisor = environment.virtualisation.hypervisor.value;
+  if (!environment.gpus.empty()) stored.driver = environment.gpus.front().driver_version.value;
+  return stored;
+}
+
+// Of the same comparable key.
+StoredWork& work_in(StoredReference& stored, const SetRun& run) {
+  const std::vector<KeyField>& key = run.key;
+  StoredWork* const known = find_in(stored.works, key, &StoredWork::key);
+  if (known != nullptr) return *known;
+  return stored.works.emplace_back(StoredWork{.kind = run.kind,
+                                              .device = run.run.device,
+                                              .device_name = run.run.device_name,
+                                              .ranks = run.run.world_size,
+                                              .sample = run.run.sample,
+                                              .key = key,
+                                              .runs = {}});
+}
+
+// Fields that differ and that nothing allows.
+int64_t differences_of(const SetRun& run, const SetRun& next,
+                       const std::vector<std::string>& allow_differ) {
+  std::vector<KeyDifference> found = key_differences(run.key, next.key);
+  allow(found, ComparisonForm::reference, allow_differ);
+  return std::ranges::count(found, false, &KeyDifference::allowed);
+}
+
+// Of a reference, what is nearest to the work of each arm.
+struct Match {
+  RunSet runs;
+  int64_t differences = 0;
+  size_t machines = 0;  // of the runs
+};
+
+void match_arm(Match& match, const Reference& reference, const RunArm& arm,
+               const std::vector<std::string>& allow_differ) {
+  const RunArm* nearest = nullptr;
+  int64_t fewest = 0;
+  for (const RunArm& work : reference.runs.arms) {
+    const int64_t differences = differences_of(work.runs.front(), arm.runs.front(), allow_differ);
+    if (nearest != nullptr && differences >= fewest) continue;
+    nearest = &work;
+    fewest = differences;
+  }
+  match.differences += fewest;
+  if (nearest == nullptr) return;
+  std::set<std::string> machines;
+  for (const SetRun& run : nearest->runs) {
+    if (find_in(arm.runs, run.machine, &SetRun::machine) != nullptr) continue;
+    add_run(match.runs, arm.name, run, reference.runs.environments);
+    machines.insert(run.machine);
+  }
+  match.machines += machines.size();
+}
+
+Match match_of(const Reference& reference, const RunSet& next,
+               const std::vector<std::string>& allow_differ) {
+  Match match;
+  for (const RunArm& arm : next.arms) {
+    if (!arm.runs.empty()) match_arm(match, reference, arm, allow_differ);
+  }
+  return match;
+}
+
+std::string works_of(const std::vector<Reference>& references) {
+  if (references.empty()) return "there is none (`nearmetal reference add` makes one)";
+  return "there are " + joined(transformed(references,
+                                           [](const Reference& reference) {
+                                             return reference.name + " (" +
+                                                    reference_works(reference) + ")";
+                                           }),
+                               "; ");
+}
+
+std::chrono::sys_days day_of(const std::string& time_stamp) {
+  const auto number = [&](size_t begin, size_t digits) {
+    return std::atoi(time_stamp.substr(begin, digits).c_str());
+  };
+  return std::chrono::year(number(0, 4)) / number(5, 2) / number(8, 2);
+}
+
+std::string latest_start(const RunSet& set) {
+  std::string latest;
+  for (const SetRun& run : all_runs(set)) latest = std::max(latest, run.run.started_at);
+  return latest;
+}
+
+template <class ValueOf>
+std::vector<std::string> distinct(const RunSet& set, const ValueOf& value_of) {
+  std::set<std::string> values;
+  for (const SetRun& run : all_runs(set)) values.insert(value_of(run));
+  return {values.begin(), values.end()};
+}
+
+std::vector<std::string> hypervisors_of(const RunSet& set) {
+  std::vector<std::string> names;
+  for (const Environment& environment : set.environments) {
+    add_new(names, environment.virtualisation.hypervisor.value.value_or("an unknown hypervisor"));
+  }
+  return names;
+}
+
+bool have_common(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+  return std::ranges::any_of(a, [&](const auto& value) { return find_in(b, value) != nullptr; });
+}
+
+}  // namespace
+
+std::vector<Reference> read_references(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder, none)) {
+    if (entry.path().extension() == ".json") files.push_back(entry.path());
+  }
+  std::ranges::sort(files);
+  return transformed(files, read_reference);
+}
+
+ReferenceAddition add_to_reference(const fs::path& folder, const std::string& name,
+                                   const std::vector<std::string>& reports) {
+  require_name(name, "a reference");
+  const RunSet set = read_runs(reports);
+  require_none_imported(set, "a reference has runs of nearmetal alone");
+  const fs::path file = file_of(folder, name);
+  std::error_code ignored;  // writing says what is wrong
+  StoredReference stored;
+  if (fs::exists(file, ignored)) stored = read_stored(file);
+  ReferenceAddition done;
+  for (const RunArm& arm : set.arms) {
+    for (const SetRun& run : arm.runs) {
+      if (!has_throughput(run) || !arm.whole.empty()) {
+        ++done.left_out;
+        continue;
+      }
+      StoredWork& work = work_in(stored, run);
+      const StoredRun added = stored_of(run, set.environments);
+      const bool there = std::ranges::any_of(work.runs, [&](const StoredRun& other) {
+        return other.machine == added.machine && other.started_at == added.started_at;
+      });
+      if (!there) work.runs.push_back(added);
+      ++(there ? done.there : done.added);
+    }
+  }
+  if (done.added == 0) return done;
+  for (StoredWork& work : stored.works) {
+    std::ranges::sort(work.runs, {},
+                      [](const StoredRun& run) { return std::pair(run.machine, run.started_at); });
+  }
+  fs::create_directories(folder, ignored);
+  // A run a line, as such a file is kept in git; no text in it has these marks unescaped.
+  std::string text = json::line_of(stored);
+  for (const char* mark : {R"({"started_at":)", R"({"kind":)"}) {
+    text = replaced(std::move(text), mark, std::string("\n") + mark);
+  }
+  write_file_atomically(file, text + "\n", true);
+  return done;
+}
+
+std::string reference_works(const Reference& reference) {
+  std::vector<std::string> works;
+  for (const RunArm& arm : reference.runs.arms) {
+    const SetRun& run = arm.runs.front();
+    add_new(works, run.run.device_name + ": " + work_of(run));
+  }
+  return joined(works);
+}
+
+const Reference& reference_named(const std::vector<Reference>& references,
+                                 const std::string& name) {
+  const Reference* named = find_in(references, name, &Reference::name);
+  if (named != nullptr) return *named;
+  throw InvalidReport("there is no reference " + name + "; " + works_of(references));
+}
+
+RunSet by_card(const RunSet& next) {
+  constexpr size_t shown_digits = 8;
+  RunSet split;
+  for (const RunArm& arm : next.arms) {
+    const auto of_first = [&](const SetRun& run) {
+      return run.machine == arm.runs.front().machine;
+    };
+    const bool several = !std::ranges::all_of(arm.runs, of_first);
+    for (const SetRun& run : arm.runs) {
+      const std::string machine =
+          " on " + hosts_of(next, run.run) + " (" + run.machine.substr(0, shown_digits) + ")";
+      add_run(split, arm.name + (several ? machine : ""), run, next.environments);
+    }
+  }
+  return split;
+}
+
+Reference matching_reference(const std::vector<Reference>& references,
+                             const std::optional<std::string>& name, const RunSet& next,
+                             const std::vector<std::string>& allow_differ) {
+  const auto with_machines = [&](const std::string& found, Match match) -> Reference {
+    if (match.machines > 0) return {found, std::move(match.runs)};
+    throw NotComparable("the reference " + found + " has no other machine than this one");
+  };
+  if (name) {
+    return with_machines(*name, match_of(reference_named(references, *name), next, allow_differ));
+  }
+  std::optional<std::pair<Match, std::string>> best;
+  for (const Reference& reference : references) {
+    Match match = match_of(reference, next, allow_differ);
+    const auto better = [](const Match& a, const Match& b) {
+      return std::pair(-a.differences, a.machines) > std::pair(-b.differences, b.machines);
+    };
+    if (!best || better(match, best->first)) best.emplace(std::move(match), reference.name);
+  }
+  if (!best || best->first.differences > 0) {
+    throw NotComparable("no reference has this work (" + work_line(next) + "); " +
+                        works_of(references) +
+                        (best ? "; --reference " + best->second + " says what differs" : ""));
+  }
+  return with_machines(best->second, std::move(best->first));
+}
+
+std::vector<Warning> doubts_of_reference(const RunSet& reference, const RunSet& next) {
+  std::vector<Warning> doubts;
+  if (reference.arms.empty()) return doubts;
+  const auto version = [](const SetRun& run) { return run.tool.version; };
+  const int64_t days = (day_of(latest_start(next)) - day_of(latest_start(reference))).count();
+  if (days > oldest_reference_days) {
+    doubts.push_back({"reference_old", "the reference is " + std::to_string(days) + " days old"});
+  }
+  const std::vector<std::string> versions = distinct(reference, version);
+  if (!have_common(versions, distinct(next, version))) {
+    doubts.push_back({"reference_version", "the reference is of nearmetal " + joined(versions)});
+  }
+  const std::vector<std::string> there = hypervisors_of(reference), here = hypervisors_of(next);
+  if (!have_common(there, here)) {
+    doubts.push_back({"reference_hypervisor", "the reference is of machines with " + joined(there) +
+                                                  ", this one has " + joined(here)});
+  }
+  return doubts;
+}
+
+}  // namespace nearmetal
