@@ -6,7 +6,6 @@
 #include <set>
 
 #include "base/text.h"
-#include "reports/compare/run_difference.h"
 #include "reports/statistics/statistics.h"
 
 namespace nearmetal {

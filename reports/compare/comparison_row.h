@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "reports/compare/compare.h"
-#include "reports/compare/run_notes.h"
+#include "reports/compare/run_difference.h"
 #include "reports/statistics/inference.h"
 
 namespace nearmetal {

@@ -1,5 +1,5 @@
-// The difference of the runs of two sides, by whichever method they allow, and when they leave no
-// verdict, whatever their mean says.
+// The difference of the runs of two sides, by whichever method they allow, when they leave no
+// verdict, whatever their mean says, and what else a reader should know of them.
 #pragma once
 
 #include <optional>
@@ -53,5 +53,48 @@ std::optional<RunDifference> run_difference(const ComparedSides& sides, const Co
 /// lies far from the others, most runs contradict the mean, or it depends on when runs were taken.
 /// None where it holds, and of several sessions. The row has its figures.
 std::optional<std::string> doubt_of(const ComparisonRow& row, const ComparedSides& sides);
+
+/// Runs a side, below which the rank test shows nothing, and an interval little.
+inline constexpr int64_t fewest_for_rank_test = 4;
+
+/// The disturbance that the monitor of a run saw, or why it saw nothing; empty: each rank was
+/// alone, at steady clocks.
+std::string disturbance_of(const SetRun& run);
+
+/// Whether it saw other processes beside a rank.
+bool was_shared(const SetRun& run);
+
+/// A run that is not among them, and why.
+struct LeftOut {
+  std::string source;
+  std::string metric;  // the one that it lacks; empty: the run is not complete
+  std::string why;
+};
+
+/// The reasons, each once: "2 runs of a.json, b.json are left out: failed (out of memory)".
+std::vector<std::string> left_out_texts(const std::vector<LeftOut>& runs);
+
+/// Whether all runs of one side, each in order of their start, came after those of the other.
+bool one_after_other(const SomeRuns& base, const SomeRuns& next);
+
+/// Whether two sides of complete runs, each in order of their start, were taken in pairs: the first
+/// of each side, then the second of each, and so on, in any order within a pair. Drift, of heat or
+/// clocks, cancels in pairs, adds noise where runs are mixed, and looks like a difference where one
+/// side came after the other.
+bool are_pairs(const SomeRuns& base, const SomeRuns& next);
+/// Whether it is the same side in all pairs.
+bool one_side_is_first(const SomeRuns& base, const SomeRuns& next);
+
+/// The warnings of the runs, each kind once, however many jobs and ranks of a run gave it, in the
+/// order in which they came.
+std::vector<RunWarning> warnings_of(const SomeRuns& runs);
+
+/// "2 runs", "2 of 5 runs, 1.74 to 1.99 CPUs", "2 runs, quoting the worst".
+std::string extent_text(const RunWarning& found, const std::string& runs);
+
+/// Adds the notes of a row with figures: a kind that is not measured, order in time, runs on both
+/// sides, warnings of the runs, outliers, other plans or versions of the program, too few or too
+/// short runs.
+void add_run_notes(ComparisonRow& row, const CountedRuns& base, const CountedRuns& next);
 
 }  // namespace nearmetal

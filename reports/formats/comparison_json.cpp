@@ -1,7 +1,7 @@
 #include "reports/formats/comparison_json.h"
 
 #include "base/text.h"
-#include "reports/compare/run_notes.h"
+#include "reports/compare/run_difference.h"
 #include "reports/json/archive.h"
 #include "reports/json/report_fields.h"
 
