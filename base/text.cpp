@@ -147,6 +147,13 @@ std::string lower_case(std::string text) {
   return text;
 }
 
+std::string joined_first(size_t most, std::vector<std::string> words, const std::string& separator,
+                         const std::string& before_rest) {
+  const size_t rest = words.size() - std::min(words.size(), most);
+  words.resize(words.size() - rest);
+  return joined(words, separator) + (rest > 0 ? before_rest + std::to_string(rest) + " more" : "");
+}
+
 std::string joined(const std::vector<std::string>& words, const std::string& separator) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : separator) + word;

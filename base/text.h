@@ -73,6 +73,11 @@ std::string lower_case(std::string text);  // of ASCII
 
 std::string joined(const std::vector<std::string>& words, const std::string& separator = ", ");
 
+/// The first so many, and how many others there are: "a, b and 3 more".
+std::string joined_first(size_t most, std::vector<std::string> words,
+                         const std::string& separator = ", ",
+                         const std::string& before_rest = " and ");
+
 /// What is between the separators: one part more than there are of these, even of an empty text.
 std::vector<std::string> split(const std::string& text, const std::string& separator);
 

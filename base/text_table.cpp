@@ -203,6 +203,10 @@ std::string html_escaped(const std::string& text) {
   return escaped;
 }
 
+std::string csv_cell(const std::string& text) {
+  return '"' + replaced(printable(text), "\"", "\"\"") + '"';
+}
+
 std::string printable_json(const std::string& json) {
   return replaced(json, [](char32_t c) {
     std::array<char, 8> escape{};

@@ -112,6 +112,9 @@ std::string printable(const std::string& text);
 /// Printable text that shows as itself in HTML and XML.
 std::string html_escaped(const std::string& text);
 
+/// Printable text as a quoted cell of CSV (RFC 4180).
+std::string csv_cell(const std::string& text);
+
 /// JSON with escapes in place of those characters, which are all within texts: it reads back
 /// unchanged.
 std::string printable_json(const std::string& json);

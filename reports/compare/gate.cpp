@@ -15,13 +15,9 @@ using Rows = std::vector<const ComparisonRow*>;
 std::string names_of(const Rows& rows, const Comparison& comparison) {
   constexpr size_t most_names = 3;
   const bool one_metric = comparison.options.metrics.size() == 1;
-  std::vector<std::string> names;
-  for (const ComparisonRow* row : rows) {
-    if (names.size() == most_names) break;
-    names.push_back(title_of(*row) + (one_metric ? "" : " " + row->metric));
-  }
-  const size_t left = rows.size() - names.size();
-  return joined(names) + (left > 0 ? " and " + std::to_string(left) + " more" : "");
+  return joined_first(most_names, transformed(rows, [&](const ComparisonRow* row) {
+                        return title_of(*row) + (one_metric ? "" : " " + row->metric);
+                      }));
 }
 
 // "a, b: why; c: another reason; 4 more rows": each reason with its rows, in the order of the rows.

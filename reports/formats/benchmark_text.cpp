@@ -267,7 +267,7 @@ void print_changes(std::ostream& out, const SetRun& run, Configuration& configur
 
 std::string csv_text(const std::string& text) {
   const bool like_formula = !text.empty() && std::string("=+-@\t\r").find(text[0]) != text.npos;
-  return (like_formula ? "\"'" : "\"") + replaced(printable(text), "\"", "\"\"") + "\"";
+  return csv_cell((like_formula ? "'" : "") + text);
 }
 
 void end_csv_line(std::ostream& out, const SetRun& run, const std::string& against) {

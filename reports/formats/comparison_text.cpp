@@ -216,19 +216,6 @@ TitledTable table_of(const Comparison& comparison, Footnotes& footnotes) {
   return titled;
 }
 
-// No more than a reader can see through; --json has them all.
-constexpr size_t most_names = 4;
-
-std::string differing_names(const Comparison& comparison) {
-  std::vector<std::string> names;
-  for (const EnvironmentDifference& difference : comparison.environment_differences) {
-    if (names.size() < most_names) names.push_back(difference.name);
-  }
-  const size_t left = comparison.environment_differences.size() - names.size();
-  return joined(names) + (left > 0 ? " and " + std::to_string(left) + " more" : "") +
-         " (--json shows all)";
-}
-
 // Results of GPUs as they were published, without an interval.
 constexpr std::array published = {
     "VMware and Dell, MLPerf Inference v1.1 on A100 vGPU: 94.4 to 100 % of bare metal",
@@ -245,7 +232,11 @@ std::vector<std::string> remarks_of(const Comparison& comparison, const Footnote
   }
   if (comparison.options.form == ComparisonForm::sets &&
       !comparison.environment_differences.empty()) {
-    lines.push_back("note: the environments differ in " + differing_names(comparison));
+    constexpr size_t most_names = 4;  // that a reader can see through
+    const auto names =
+        transformed(comparison.environment_differences, &EnvironmentDifference::name);
+    lines.push_back("note: the environments differ in " + joined_first(most_names, names) +
+                    " (--json shows all)");
   }
   if (comparison.options.form == ComparisonForm::vm && comparison.on_gpus) {
     for (const char* line : published) lines.push_back(std::string("published: ") + line);

@@ -10,10 +10,6 @@ namespace {
 
 constexpr double room_of_value = 0.2;  // behind the longest bar
 
-std::string csv_cell(const std::string& text) {
-  return '"' + replaced(printable(text), "\"", "\"\"") + '"';
-}
-
 std::string csv_number(double value) { return shortest(value, 10); }
 
 // The row in which a mark is drawn.

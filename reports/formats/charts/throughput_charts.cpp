@@ -168,14 +168,12 @@ std::vector<Environment> machines_of(const SomeRuns& runs, const RunSet& set) {
 
 std::string changes_between(const SomeRuns& before, const SomeRuns& runs, const RunSet& set) {
   constexpr size_t most_named = 3;
-  std::vector<std::string> changes =
+  const auto changes =
       transformed(environment_differences(machines_of(before, set), machines_of(runs, set)),
                   [](const EnvironmentDifference& found) {
                     return found.name + ": " + found.base + " -> " + found.other;
                   });
-  const size_t more = changes.size() - std::min(changes.size(), most_named);
-  changes.resize(changes.size() - more);
-  return joined(changes, "; ") + (more > 0 ? "; " + std::to_string(more) + " more" : "");
+  return joined_first(most_named, changes, "; ", "; ");
 }
 
 // Whether each of so many arms that have a throughput is a point of a curve.
@@ -324,16 +322,11 @@ TextTable run_order_table(const RunSet& set) {
   for (const RunArm& arm : set.arms) {
     const std::vector<double> values = throughputs_of(runs_in_order(arm));
     if (values.size() < 2) continue;
-    std::vector<std::string> texts;
-    for (size_t i = 0; i < std::min(values.size(), most_listed); ++i) {
-      texts.push_back(significant(values[i]));
-    }
-    if (values.size() > most_listed) {
-      texts.push_back("and " + std::to_string(values.size() - most_listed) + " more");
-    }
+    const auto texts = transformed(values, [](double value) { return significant(value); });
     const auto [least, most] = std::ranges::minmax(values);
     table.rows.push_back({arm.name, std::to_string(values.size()), significant(least),
-                          significant(median(values)), significant(most), joined(texts, " ")});
+                          significant(median(values)), significant(most),
+                          joined_first(most_listed, texts, " ")});
   }
   return table;
 }
@@ -403,7 +396,7 @@ void print_otava_csv(std::ostream& out, const RunSet& set) {
   out << "time,commit";
   for (const RunArm& arm : set.arms) {
     of_arms.push_back(throughput_sessions(arm));
-    out << ",\"" << replaced(printable(arm.name), "\"", "\"\"") << '"';
+    out << ',' << csv_cell(arm.name);
   }
   out << "\r\n";
   if (set.arms.empty()) return;
