@@ -24,7 +24,7 @@ double window_seconds(const Run& run) { return run.window ? run.window->seconds 
 
 // A run given twice would count as two that agree to the last digit.
 void require_distinct(const RunArm& arm) {
-  SomeRuns runs = transformed(arm.runs, [](const SetRun& run) { return &run; });
+  SomeRuns runs = runs_of(arm);
   const auto order = [](const SetRun* run) {
     return std::pair(std::string_view(beginning_of(*run)), window_seconds(run->run));
   };

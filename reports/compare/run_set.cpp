@@ -321,6 +321,10 @@ std::vector<std::reference_wrapper<const SetRun>> all_runs(const RunSet& set) {
   return runs;
 }
 
+SomeRuns runs_of(const RunArm& arm) {
+  return transformed(arm.runs, [](const SetRun& run) { return &run; });
+}
+
 SomeRuns complete_runs(const RunArm& arm) {
   return runs_where(arm, [](const SetRun& run) { return run.run.status == Status::complete; });
 }

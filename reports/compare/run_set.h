@@ -73,7 +73,8 @@ const RunArm* arm_named(const std::string& name, const RunSet& set);
 /// The runs of all arms.
 std::vector<std::reference_wrapper<const SetRun>> all_runs(const RunSet& set);
 
-/// Those of an arm that are so.
+SomeRuns runs_of(const RunArm& arm);
+/// Those that are so.
 template <class Predicate>
 SomeRuns runs_where(const RunArm& arm, const Predicate& holds) {
   SomeRuns runs;

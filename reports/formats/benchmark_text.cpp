@@ -5,7 +5,6 @@
 #include <cctype>
 #include <chrono>
 #include <cstdio>
-#include <iterator>
 #include <map>
 #include <set>
 
@@ -87,21 +86,6 @@ std::string labels_of(const RunArm& arm) {
     labels += std::string(",") + field + "=" + label_value(work_value(arm.runs.front(), field));
   }
   return labels;
-}
-
-std::vector<const Metric*> metrics_of_set(const RunSet& set) {
-  const std::vector<SampleUnit> units = units_of(set);
-  return shown_metrics(units.empty() ? std::vector{SampleUnit::image} : units, shows_latency(set));
-}
-
-void print_metric(std::ostream& out, const RunSet& set, const Metric& metric) {
-  Gauge mean{metric.name, "Geometric mean over complete runs.",
-             "Bounds of the 95 % interval of that mean."};
-  for (const RunArm& arm : set.arms) {
-    const SideSummary side = summary_of_arm(arm, metric);
-    if (side.geometric_mean) mean.add(labels_of(arm), side.mean());
-  }
-  mean.print(out);
 }
 
 void print_scaling(std::ostream& out, const RunSet& set) {
@@ -192,7 +176,7 @@ Case case_of(const RunArm& arm, const SetRun& run) {
             .name = run.source + " " + run.run.started_at,
             .seconds = run.run.window ? run.run.window->seconds : 0,
             .why = run.run.failure.value_or("no reason given")};
-  for (const Metric* metric : shown_metrics({run.run.sample}, has_latency(run.run))) {
+  for (const Metric* metric : shown_metrics({&run})) {
     test.figures.emplace_back(metric->name, metric->value_of(run.run));
   }
   if (run.run.status == Status::failed) test.element = "error";
@@ -315,7 +299,16 @@ void print_go_benchmark(std::ostream& out, const RunSet& set) {
 }
 
 void print_prometheus(std::ostream& out, const RunSet& set) {
-  for (const Metric* metric : metrics_of_set(set)) print_metric(out, set, *metric);
+  const SomeRuns all = transformed(all_runs(set), [](const SetRun& run) { return &run; });
+  for (const Metric* metric : shown_metrics(all)) {
+    Gauge mean{metric->name, "Geometric mean over complete runs.",
+               "Bounds of the 95 % interval of that mean."};
+    for (const RunArm& arm : set.arms) {
+      const SideSummary side = summary_of_arm(arm, *metric);
+      if (side.geometric_mean) mean.add(labels_of(arm), side.mean());
+    }
+    mean.print(out);
+  }
   print_scaling(out, set);
   Gauge runs{"runs", "Runs that were read."};
   Gauge ranks{"ranks", "Ranks of a run."};
@@ -414,8 +407,8 @@ void print_csv(std::ostream& out, const RunSet& set) {
   out << ",ranks,against,kind\r\n";
   for (const RunArm& arm : set.arms) {
     for (const SetRun& run : arm.runs) {
-      std::vector<const Metric*> metrics = shown_metrics({run.run.sample}, has_latency(run.run));
-      std::ranges::copy(cost_metrics(arm), std::back_inserter(metrics));
+      std::vector<const Metric*> metrics = shown_metrics({&run});
+      append(metrics, cost_metrics(arm));
       for (const Metric* metric : metrics) {
         const Maybe<double> value = metric->value_of(run.run);
         out << csv_text(run.source) << ',' << csv_text(arm.name) << ',' << run.run.started_at << ','

@@ -27,8 +27,8 @@ namespace {
 std::vector<const Metric*> listed_metrics(const RunSet& set, const RunArm& arm) {
   const auto asks_for = [&](const char* name) { return find_in(set.metrics, name) != nullptr; };
   const bool usual = set.metrics.empty(), is_open = complete_runs(arm).empty();
-  std::vector<const Metric*> metrics = usual ? shown_metrics({unit_of(arm)}, shows_latency(arm))
-                                             : all_metrics_of(std::vector{unit_of(arm)});
+  std::vector<const Metric*> metrics =
+      usual ? shown_metrics(runs_of(arm)) : all_metrics_of(std::vector{unit_of(arm)});
   std::erase_if(metrics, [&](const Metric* metric) {
     const bool is_throughput = metric == &throughput_metric(unit_of(arm));
     if (asks_for(metric->name) || (is_throughput && asks_for(throughput_of_runs))) return false;

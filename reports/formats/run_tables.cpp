@@ -119,16 +119,6 @@ std::string ranks_text(const RunArm& arm) {
          (run.jobs.empty() ? "" : " in " + std::to_string(run.jobs.size()) + " jobs");
 }
 
-constexpr int behind_rate = 4;  // the column
-
-void insert_latency(const RunArm& arm, std::vector<std::string>& row) {
-  const auto text = [&](const Metric& metric) {
-    return significant_or_dash(summary_of_arm(arm, metric).geometric_mean, metric.shown_per_unit);
-  };
-  row.insert(row.begin() + behind_rate,
-             {text(latency_metrics().front()), text(latency_metrics().back())});
-}
-
 // By more than the spread of the runs explains, where there are enough to tell.
 bool is_beyond_linear(const ScalingPoint& point) {
   const Maybe<Interval>& interval = point.efficiency.interval;
@@ -139,23 +129,25 @@ std::vector<std::string> row_of(const RunSet& set, const RunArm& arm, const Scal
   const Metric& metric = throughput_metric(unit_of(arm));
   const SideSummary side = summary_of_arm(arm, metric);
   const std::string all = counted_files(std::to_string(arm.runs.size()), arm);
-  if (side.runs == 0) return {name_of(arm), "-", "0 of " + all, "-", "-", "-", "-", "-"};
-  std::vector<std::string> row = {
-      name_of(arm),
-      ranks_text(arm),
-      side.left_out == 0 ? all : std::to_string(side.runs) + " of " + all,
-      mean_text(side, metric),
-      "-",
-      "-",
-      "-",
-      point == nullptr ? without_reference_text(set, arm) : point->against};
-  if (point == nullptr) return row;
-  row[6] = scaling_text(*point);
-  if (point->is_reference()) return row;
-  row[4] = estimate_text(point->speedup);
-  row[5] = estimate_text(100 * point->efficiency) + " %" +
-           (is_beyond_linear(*point) ? " (check the reference)" : "");
-  return row;
+  const auto latency = [&](const Metric& quantile) {
+    return significant_or_dash(summary_of_arm(arm, quantile).geometric_mean,
+                               quantile.shown_per_unit);
+  };
+  const bool any = side.runs > 0, compared = point != nullptr && !point->is_reference();
+  return {name_of(arm),
+          any ? ranks_text(arm) : "-",
+          side.left_out == 0 ? all : std::to_string(side.runs) + " of " + all,
+          mean_text(side, metric),
+          latency(latency_metrics().front()),
+          latency(latency_metrics().back()),
+          compared ? estimate_text(point->speedup) : "-",
+          compared ? estimate_text(100 * point->efficiency) + " %" +
+                         (is_beyond_linear(*point) ? " (check the reference)" : "")
+                   : "-",
+          point != nullptr ? scaling_text(*point) : "-",
+          point != nullptr ? point->against
+          : any            ? without_reference_text(set, arm)
+                           : "-"};
 }
 
 // Whether the CPUs of the run's hosts are fewer than the threads that its ranks would take alone.
@@ -252,22 +244,18 @@ TextTable scaling_table(const RunSet& set) {
                    {"ranks"},
                    {"runs", true},
                    {rate, true},
+                   {"latency p50, ms", true},
+                   {"p99, ms", true},
                    {"speedup", true},
                    {"efficiency", true},
                    {"scaling, batch", false, true},
                    {"against", false, true}};
-  const bool latency = shows_latency(set);
-  if (latency) {
-    table.columns.insert(table.columns.begin() + behind_rate,
-                         {{"latency p50, ms", true}, {"p99, ms", true}});
-  }
   for (const RunArm& arm : set.arms) {
     if (arm.runs.empty() || arm.share || !key_value(arm.runs.front(), "share").empty()) continue;
     table.rows.push_back(row_of(set, arm, find_in(points, arm.name, &ScalingPoint::arm)));
     // Said of each, it says nothing.
     std::string& against = table.rows.back().back();
     if (points.empty() && against == none_has_fewer_ranks) against = "-";
-    if (latency) insert_latency(arm, table.rows.back());
   }
   leave_out_empty_columns(table);
   return table;
@@ -294,19 +282,15 @@ std::vector<std::string> arm_remarks(const RunSet& set) {
   return texts;
 }
 
-std::vector<const Metric*> shown_metrics(const std::vector<SampleUnit>& units, bool latency) {
+std::vector<const Metric*> shown_metrics(const SomeRuns& runs) {
+  std::vector<SampleUnit> units =
+      transformed(runs, [](const SetRun* run) { return run->run.sample; });
+  if (units.empty()) units = {SampleUnit::image};
   std::vector<const Metric*> metrics = metrics_of(units);
-  if (!latency) return metrics;
-  for (const Metric& metric : latency_metrics()) metrics.push_back(&metric);
+  if (std::ranges::any_of(runs, [](const SetRun* run) { return has_latency(run->run); })) {
+    for (const Metric& metric : latency_metrics()) metrics.push_back(&metric);
+  }
   return metrics;
-}
-
-bool shows_latency(const RunArm& arm) {
-  return std::ranges::any_of(arm.runs, [](const SetRun& run) { return has_latency(run.run); });
-}
-
-bool shows_latency(const RunSet& set) {
-  return std::ranges::any_of(set.arms, [](const RunArm& arm) { return shows_latency(arm); });
 }
 
 bool shows_speedup(const RunSet& set) {

@@ -33,12 +33,9 @@ TextTable scaling_table(const RunSet& set);
 /// cannot run, and one for the arms that a sweep did not reach.
 std::vector<std::string> arm_remarks(const RunSet& set);
 
-/// The metrics that tables show of runs in these units: metrics_of() these, and `latency`.
-std::vector<const Metric*> shown_metrics(const std::vector<SampleUnit>& units, bool latency);
-
-/// Whether there is latency to show, of steps one at a time.
-bool shows_latency(const RunArm& arm);
-bool shows_latency(const RunSet& set);
+/// The metrics that tables show of runs: metrics_of() their units, and latency, of steps one at a
+/// time, where one has it.
+std::vector<const Metric*> shown_metrics(const SomeRuns& runs);
 
 /// Whether it has a speedup to show.
 bool shows_speedup(const RunSet& set);
