@@ -126,6 +126,10 @@ void print_answer(std::ostream& out, const Page& page) {
 
 }  // namespace
 
+void add_table(std::vector<TitledTable>& tables, TitledTable table) {
+  if (!table.table.rows.empty()) tables.push_back(std::move(table));
+}
+
 void print_text(std::ostream& out, const Page& page, bool colour) {
   for (const std::string& line : page.work) print_wrapped(out, line);
   for (const std::string& line : page.headlines) {

@@ -24,6 +24,9 @@ struct Page {
   bool draws_charts = true;  // false: only their tables
 };
 
+/// Adds a table that has rows.
+void add_table(std::vector<TitledTable>& tables, TitledTable table);
+
 /// For a terminal.
 void print_text(std::ostream& out, const Page& page, bool colour = false);
 

@@ -271,10 +271,8 @@ Page head_of(const RunSet& set) {
 }
 
 void add_scaling(Page& page, const RunSet& set, const char* legend = "") {
-  TextTable table = scaling_table(set);
-  if (table.rows.empty()) return;
-  page.tables.push_back(
-      {.title = "Scaling", .table = std::move(table), .legend = legend, .titled = false});
+  add_table(page.tables,
+            {.title = "Scaling", .table = scaling_table(set), .legend = legend, .titled = false});
 }
 
 void add_figures(Page& page, const RunSet& set, bool folded) {
@@ -304,13 +302,8 @@ std::vector<std::string> run_warnings(const RunSet& set) {
 
 std::vector<TitledTable> details_of(const Sides& sides) {
   std::vector<TitledTable> tables;
-  TextTable ranks = rank_table(sides);
-  if (!ranks.rows.empty()) {
-    tables.push_back(
-        {.title = "Step time by rank",
-         .table = std::move(ranks),
-         .legend = "Deviation of a rank's median step time from that of the run's middle rank."});
-  }
+  add_table(tables, {"Step time by rank", rank_table(sides),
+                     "Deviation of a rank's median step time from that of the run's middle rank."});
   tables.push_back({"The work", side_by_side("what must agree", sides, facts_of_keys)});
   tables.push_back({"The machines", side_by_side("fact", sides, facts_of_machines)});
   for (TitledTable& table : tables) table.folded = true;
@@ -324,12 +317,9 @@ Page page_of(const RunSet& set) {
     add_scaling(page, set, lists_figures(set) ? "" : how_to_list);
   }
   if (lists_figures(set)) add_figures(page, set, set.cost_notes.empty() && set.metrics.empty());
-  if (TextTable sessions = session_table(set); !sessions.rows.empty()) {
-    page.tables.push_back({.title = "Sessions over time", .table = std::move(sessions)});
-  }
-  if (TextTable runs = run_order_table(set); !runs.rows.empty()) {
-    page.tables.push_back({.title = "Runs over time", .table = std::move(runs), .folded = true});
-  }
+  add_table(page.tables, {"Sessions over time", session_table(set)});
+  add_table(page.tables,
+            {.title = "Runs over time", .table = run_order_table(set), .folded = true});
   for (TitledTable& table : nic_tables(set.environments)) {
     table.folded = true;
     page.tables.push_back(std::move(table));
@@ -339,7 +329,7 @@ Page page_of(const RunSet& set) {
 
 Page sweep_page(const RunSet& set) {
   Page page = head_of(set);
-  append(page.tables, knee_tables(set));
+  add_table(page.tables, knee_table(set));
   add_scaling(page, set);
   if (!set.cost_notes.empty()) page.tables.push_back({"All figures", report_table(set)});
   return page;

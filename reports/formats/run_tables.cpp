@@ -13,6 +13,7 @@
 #include "reports/compare/scaling.h"
 #include "reports/compare/work_text.h"
 #include "reports/document/warning.h"
+#include "reports/formats/page.h"
 
 namespace nearmetal {
 namespace {
@@ -81,7 +82,7 @@ std::optional<int64_t> link_rate_of(const RunArm& arm) {
 }
 
 // Of arms that are compared with the same one and differ in the rate of their network.
-std::vector<TitledTable> link_tables(const RunSet& set) {
+TitledTable link_table(const RunSet& set) {
   std::map<std::string, std::map<int64_t, ScalingPoint>> curves;  // by rate
   for (const ScalingPoint& point : scaling_of(set)) {
     const std::optional<int64_t> rate = link_rate_of(*arm_named(point.arm, set));
@@ -103,8 +104,7 @@ std::vector<TitledTable> link_tables(const RunSet& set) {
     titled.remarks.push_back(common + ": " + enough +
                              (from.empty() ? " is not reached at the highest rate" : from));
   }
-  if (titled.remarks.empty()) return {};
-  return {std::move(titled)};
+  return titled;
 }
 
 std::string name_of(const RunArm& arm) {
@@ -163,7 +163,7 @@ bool divides_cpus(const RunSet& set, const SetRun& run) {
 
 }  // namespace
 
-std::vector<TitledTable> knee_tables(const RunSet& set) {
+TitledTable knee_table(const RunSet& set) {
   const std::string rate = std::string(words_of(units_of(set)).rate) + " [95 %]";
   TextTable table;
   table.columns = {{"settings"}, {"knee"}, {rate, true}, {"% of the best [95 %]", true}, {"best"}};
@@ -177,9 +177,8 @@ std::vector<TitledTable> knee_tables(const RunSet& set) {
          mean_text(summary_of_arm(arm, metric), metric), estimate_text(100 * knee->share),
          batch_text(curve, *knee->best) + (knee->best_is_largest ? ", the largest that ran" : "")});
   }
-  if (table.rows.empty()) return {};
-  return {{"The smallest batch within " + plain_percent(1 - least_share_at_knee) + " of the best",
-           std::move(table)}};
+  return {"The smallest batch within " + plain_percent(1 - least_share_at_knee) + " of the best",
+          std::move(table)};
 }
 
 std::string bubble_text(const PipelineBubble& bubble) {
@@ -218,8 +217,9 @@ TextTable stage_table(const Run& run) {
 }
 
 std::vector<TitledTable> tables_beside_figures(const RunSet& set) {
-  std::vector<TitledTable> tables = knee_tables(set), stages;
-  append(tables, link_tables(set));
+  std::vector<TitledTable> tables, stages;
+  add_table(tables, knee_table(set));
+  add_table(tables, link_table(set));
   for (const RunArm& arm : set.arms) {
     const SomeRuns runs = runs_where(arm, [](const SetRun& run) {
       return run.run.status == Status::complete && run.run.pipeline;

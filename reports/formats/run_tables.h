@@ -10,8 +10,8 @@
 
 namespace nearmetal {
 
-/// Where batches vary, the knee of each curve; else none.
-std::vector<TitledTable> knee_tables(const RunSet& set);
+/// Where batches vary, the knee of each curve; else no row.
+TitledTable knee_table(const RunSet& set);
 
 /// The bubble: measured, simulated with the times of these stages, and that of equal ones.
 std::string bubble_text(const PipelineBubble& bubble);

@@ -94,7 +94,7 @@ TEST(GridCurves, TheKneeIsTheSmallestBatchNearTheBest) {
   EXPECT_LT(knee->share.interval->lower, knee->share.value);
   EXPECT_GT(knee->share.interval->upper, knee->share.value);
   EXPECT_TRUE(knee->best_is_largest);
-  const TitledTable table = knee_tables(set).at(0);
+  const TitledTable table = knee_table(set);
   EXPECT_THAT(table.table.rows.at(0), ElementsAre("all", "batch 64", testing::_, testing::_,
                                                   "batch 256, the largest that ran"));
   const RunSet falling = set_of({{batch(32), {100}}, {batch(64), {90}}});
@@ -111,7 +111,7 @@ TEST(GridCurves, ArmsWithoutACompleteRunAndReportsWithoutAGridHaveNone) {
   add_runs(set, report, "made up");
   EXPECT_TRUE(grid_curves(set).empty());
   EXPECT_TRUE(grid_charts(set).empty());
-  EXPECT_TRUE(knee_tables(made_up_set({{"a", {1}}, {"b", {2}}})).empty());
+  EXPECT_TRUE(knee_table(made_up_set({{"a", {1}}, {"b", {2}}})).table.rows.empty());
 }
 
 TEST(GridCurves, SpeedupsAreWithinOneCombination) {
