@@ -122,49 +122,34 @@ ArmsByText mixed_builds(const RunSet& set) {
   return arms;
 }
 
-// The sources that imported results rest on.
-ArmsByText derivations(const RunSet& set) {
-  ArmsByText arms;
-  for (const RunArm& arm : set.arms) {
-    if (is_imported(arm)) arms["imported, " + arm.runs.front().derived].push_back(arm.name);
-  }
-  return arms;
-}
-
-struct RunOfArm {
-  const RunArm* arm = nullptr;
-  size_t number = 0;  // from 1
-};
-
 // "; worst: 1x1x2, run 3, rank 1 (host)", with the arm and the file where there are several.
-std::string worst_text(const RunWarning& found, const RunOfArm& worst, bool names_arm) {
-  const std::vector<SetRun>& runs = worst.arm->runs;
-  const std::string& source = runs[worst.number - 1].source;
+std::string worst_text(const RunWarning& found, const RunArm& arm, const SetRun& run,
+                       bool names_arm) {
   const bool of_one_file = std::ranges::all_of(
-      runs, [&](const SetRun& run) { return run.source == runs.front().source; });
+      arm.runs, [&](const SetRun& other) { return other.source == run.source; });
   const std::string givers = joined(givers_of(found.warning));
-  return "; worst: " + (names_arm ? worst.arm->name + ", " : "") + "run " +
-         std::to_string(worst.number) + (of_one_file ? "" : " (" + source + ")") +
-         (givers.empty() ? "" : ", " + givers);
+  return "; worst: " + (names_arm ? arm.name + ", " : "") + "run " +
+         std::to_string(&run - &arm.runs.front() + 1) +
+         (of_one_file ? "" : " (" + run.source + ")") + (givers.empty() ? "" : ", " + givers);
 }
 
 // Adds each kind of warning once.
 void add_warnings(std::vector<std::string>& lines, const RunSet& set) {
   SomeRuns runs;
-  std::vector<RunOfArm> places;
+  std::vector<const RunArm*> arm_of;  // by run
   for (const RunArm& arm : set.arms) {
-    for (size_t i = 0; i < arm.runs.size(); ++i) {
-      runs.push_back(&arm.runs[i]);
-      places.push_back({&arm, i + 1});
-    }
+    append(runs, runs_of(arm));
+    arm_of.resize(runs.size(), &arm);
   }
   for (const RunWarning& found : warnings_of(runs)) {
     std::vector<std::string> arms;
-    for (const size_t run : found.runs) add_new(arms, places[run].arm->name);
-    lines.push_back(arms_text(arms) + ": " + found.warning.code + " (" +
-                    extent_text(found, counted(std::ssize(found.runs), "run")) +
-                    "): " + found.warning.text +
-                    (found.worst ? worst_text(found, places[*found.worst], arms.size() > 1) : ""));
+    for (const size_t run : found.runs) add_new(arms, arm_of[run]->name);
+    lines.push_back(
+        arms_text(arms) + ": " + found.warning.code + " (" +
+        extent_text(found, counted(std::ssize(found.runs), "run")) + "): " + found.warning.text +
+        (found.worst
+             ? worst_text(found, *arm_of[*found.worst], *runs[*found.worst], arms.size() > 1)
+             : ""));
   }
 }
 
@@ -174,13 +159,10 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 Facts facts_of_keys(const RunSet& set) {
   std::vector<std::pair<std::string, std::vector<std::string>>> facts;
   for (const SetRun& run : all_runs(set)) {
-    for (const KeyField& field : run.key) {
-      add_new(value_beside(field.name, facts), field.value);
-    }
+    for (const KeyField& field : run.key) add_new(value_beside(field.name, facts), field.value);
   }
-  Facts texts;
-  for (const auto& [name, values] : facts) texts.emplace_back(name, joined(values));
-  return texts;
+  return transformed(facts,
+                     [](const auto& fact) { return std::pair(fact.first, joined(fact.second)); });
 }
 
 Facts facts_of_machines(const RunSet& set) {
@@ -204,16 +186,6 @@ TextTable side_by_side(const char* title, const Sides& sides, Facts (*facts_of)(
   return table;
 }
 
-// Of the step times of each rank; none where a rank has none.
-std::vector<double> medians_of(const std::vector<Rank>& ranks) {
-  std::vector<double> medians;
-  for (const Rank& rank : ranks) {
-    if (!rank.step_time) return {};
-    medians.push_back(rank.step_time->median_seconds);
-  }
-  return medians;
-}
-
 // The slowest and the fastest rank of each run of several.
 TextTable rank_table(const Sides& sides) {
   TextTable table;
@@ -222,8 +194,11 @@ TextTable rank_table(const Sides& sides) {
   for (const auto& [side, set] : sides) {
     for (const RunArm& arm : set->arms) {
       for (size_t i = 0; i < arm.runs.size(); ++i) {
-        const std::vector<double> medians = medians_of(arm.runs[i].run.ranks);
-        if (medians.size() < 2) continue;
+        const std::vector<Rank>& ranks = arm.runs[i].run.ranks;
+        const auto is_timed = [](const Rank& rank) { return rank.step_time.value.has_value(); };
+        if (ranks.size() < 2 || !std::ranges::all_of(ranks, is_timed)) continue;
+        const std::vector<double> medians =
+            transformed(ranks, [](const Rank& rank) { return rank.step_time->median_seconds; });
         std::vector<std::string>& row = table.rows.emplace_back();
         row = {labelled(arm.name, side), std::to_string(i + 1)};
         const auto [least, most] = std::ranges::minmax_element(medians);
@@ -245,13 +220,12 @@ TextTable report_table(const RunSet& set) {
   for (const RunArm& arm : set.arms) {
     std::vector<const Metric*> metrics = listed_metrics(set, arm);
     if (is_imported(arm)) metrics.push_back(&bus_bandwidth_metric());
-    std::ranges::copy(cost_metrics(arm), std::back_inserter(metrics));
-    for (const Metric* shown : metrics) {
-      const Metric& metric = *shown;
-      const SideSummary side = summary_of_arm(arm, metric);
+    append(metrics, cost_metrics(arm));
+    for (const Metric* metric : metrics) {
+      const SideSummary side = summary_of_arm(arm, *metric);
       if (side.runs == 0 && is_imported(arm)) continue;  // a published file tells few figures
-      table.rows.push_back({arm.name, std::string(metric.name) + ", " + metric.unit,
-                            mean_text(side, metric), counted_files(std::to_string(side.runs), arm),
+      table.rows.push_back({arm.name, std::string(metric->name) + ", " + metric->unit,
+                            mean_text(side, *metric), counted_files(std::to_string(side.runs), arm),
                             side.spread ? significant(100 * side.spread->deviation, 2) + " %" : "-",
                             std::to_string(side.left_out)});
     }
@@ -284,13 +258,15 @@ void add_figures(Page& page, const RunSet& set, bool folded) {
 
 std::vector<std::string> run_warnings(const RunSet& set) {
   std::vector<std::string> lines = set.cost_notes;
+  ArmsByText derivations;
   for (const RunArm& arm : set.arms) {
+    if (is_imported(arm)) derivations["imported, " + arm.runs[0].derived].push_back(arm.name);
     const std::string differences = different_work(arm);
     if (differences.empty()) continue;
     lines.push_back(arm.name + ": its runs did different work, so that their mean says nothing: " +
                     shortened(differences));
   }
-  for (const ArmsByText& arms : {derivations(set), mixed_machines(set), mixed_builds(set)}) {
+  for (const ArmsByText& arms : {derivations, mixed_machines(set), mixed_builds(set)}) {
     for (const auto& [text, names] : arms) lines.push_back(arms_text(names) + ": " + text);
   }
   add_left_out(lines, set);
