@@ -90,23 +90,6 @@ void print_list(std::ostream& out, const char* title, const std::vector<std::str
   out << "</ul>\n";
 }
 
-std::vector<std::string> charts_not_shown(const Page& page) {
-  std::vector<std::string> lines;
-  for (const Chart& chart : page.charts) {
-    if (!chart.missing.empty())
-      lines.push_back(chart.title + (chart.title.ends_with('?') ? " " : ": ") + chart.missing);
-  }
-  return lines;
-}
-
-std::vector<std::string> remarks_of(const Page& page) {
-  std::vector<std::string> lines = page.remarks;
-  for (const TitledTable& table : page.tables) {
-    lines.insert(lines.end(), table.remarks.begin(), table.remarks.end());
-  }
-  return lines;
-}
-
 void print_tables(std::ostream& out, const Page& page, bool folded) {
   for (const TitledTable& table : page.tables) {
     if (table.folded != folded) continue;
@@ -114,14 +97,6 @@ void print_tables(std::ostream& out, const Page& page, bool folded) {
     print_table(out, table);
     if (folded) out << "</details>\n";
   }
-}
-
-void print_answer(std::ostream& out, const Page& page) {
-  for (const std::string& line : page.work) out << "<p>" << html_escaped(line) << "</p>\n";
-  for (const std::string& line : page.headlines) {
-    out << "<p class=\"answer\">" << html_escaped(line) << "</p>\n";
-  }
-  if (!page.verdict.empty()) out << "<p>" << html_escaped(page.verdict) << "</p>\n";
 }
 
 }  // namespace
@@ -160,12 +135,22 @@ void print_html(std::ostream& out, const Page& page) {
          "style-src 'unsafe-inline'\">\n<title>"
       << html_escaped(page.title) << "</title>\n"
       << style << "</head>\n<body>\n<h1>" << html_escaped(page.title) << "</h1>\n";
-  print_answer(out, page);
+  for (const std::string& line : page.work) out << "<p>" << html_escaped(line) << "</p>\n";
+  for (const std::string& line : page.headlines) {
+    out << "<p class=\"answer\">" << html_escaped(line) << "</p>\n";
+  }
+  if (!page.verdict.empty()) out << "<p>" << html_escaped(page.verdict) << "</p>\n";
   print_charts(out, page, 0, page.leading_charts);
   print_tables(out, page, false);
   print_charts(out, page, page.leading_charts, page.charts.size());
-  print_list(out, "Remarks", remarks_of(page));
-  print_list(out, "Charts that are not shown", charts_not_shown(page));
+  std::vector<std::string> remarks = page.remarks, not_shown;
+  for (const TitledTable& table : page.tables) append(remarks, table.remarks);
+  for (const Chart& chart : page.charts) {
+    if (chart.missing.empty()) continue;
+    not_shown.push_back(chart.title + (chart.title.ends_with('?') ? " " : ": ") + chart.missing);
+  }
+  print_list(out, "Remarks", remarks);
+  print_list(out, "Charts that are not shown", not_shown);
   if (std::ranges::any_of(page.tables, &TitledTable::folded)) out << "<h2>Details</h2>\n";
   print_tables(out, page, true);
   out << "</body>\n</html>\n";
