@@ -59,7 +59,7 @@ std::string csv_of(const Chart& chart) {
       for (const Mark& mark : series.marks) {
         if (chart.plots.size() > 1) csv << csv_cell(plot.title) << ',';
         csv << csv_cell(series.title) << ',' << to_string(series.kind) << ','
-            << names_of(Look{}).at(static_cast<size_t>(series.look)) << ',';
+            << to_string(series.look) << ',';
         if (plot.rows) {
           csv << csv_cell(row_at(plot, mark.y)) << ',' << csv_number(mark.x);
         } else {
@@ -104,8 +104,6 @@ Axis row_axis(const std::vector<std::string>& rows) {
 
 int height_of_rows(size_t rows) { return 20 + 40 * static_cast<int>(rows); }
 
-Series single_runs() { return {.title = "single runs", .rings = true, .radius = 2.5}; }
-
 double tick_step(double length, int most_ticks) {
   const double least = length / most_ticks;
   const double power = std::pow(10, std::floor(std::log10(least)));
@@ -146,7 +144,8 @@ Chart bar_chart(Chart chart, const Bars& bars, const std::string& missing) {
             .half_height = 0.9 * half_height,
             .height = height_of_rows(bars.rows.size() * (sides + 1) / 2),
             .rule = bars.line};
-  Series runs = single_runs(), values{.look = Look::labels};
+  Series runs{.title = "single runs", .rings = true, .radius = 2.5};
+  Series values{.look = Look::labels};
   for (const Bar& bar : bars.bars) {
     const std::string& side = bars.sides[bar.side];
     const std::string title =

@@ -98,9 +98,6 @@ Axis row_axis(const std::vector<std::string>& rows);
 /// Height that gives each row its place.
 int height_of_rows(size_t rows);
 
-/// A series of small rings that has no marks yet.
-Series single_runs();
-
 /// 1, 2, 2.5 or 5 times a power of ten, so that no more than `most_ticks` such steps lie from 0 to
 /// `length`, which is above 0.
 double tick_step(double length, int most_ticks);

@@ -134,9 +134,7 @@ Axis axis_of(const std::vector<PlacedPoint>& points, const std::vector<std::stri
   if (!points.front().point->number) {
     axis.begin = -0.5;
     axis.end = static_cast<double>(values.size()) - 0.5;
-    for (const std::string& value : values) {
-      axis.ticks.push_back({static_cast<double>(axis.ticks.size()), value});
-    }
+    axis.ticks = row_axis(values).ticks;
     return axis;
   }
   std::set<double> places;

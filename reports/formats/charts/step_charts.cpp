@@ -1,8 +1,6 @@
 #include "reports/formats/charts/step_charts.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 #include <span>
 
 #include "reports/statistics/statistics.h"
@@ -30,16 +28,9 @@ const Run* typical_run(const RunArm& arm, bool (*has)(const Run& run)) {
 std::span<const double> window_steps(const Run& run) {
   if (!run.window) return {};
   std::span<const double> slowest;
-  double longest = -1;
   for (size_t i = 0; i < run.ranks.size(); ++i) {
     const std::span<const double> steps = window_steps(run, i);
-    if (steps.empty()) continue;
-    const double mean =
-        std::accumulate(steps.begin(), steps.end(), 0.0) / static_cast<double>(steps.size());
-    if (mean > longest) {
-      longest = mean;
-      slowest = steps;
-    }
+    if (!steps.empty() && (slowest.empty() || mean(steps) > mean(slowest))) slowest = steps;
   }
   return slowest;
 }
@@ -179,21 +170,13 @@ Chart chart_of(Chart chart, const ShownArms& shown,
   return chart;
 }
 
-struct Part {
-  std::string name;
-  double seconds = 0;
-};
-
-constexpr const char* not_in_kernels = "not in kernels";
-
-// The parts by phase; what a step takes beyond the kernels is a part, too.
-std::vector<Part> parts_of(const StepProfile& profile) {
-  std::vector<Part> parts;
-  for (const char* name : names_of(Phase{})) parts.push_back({name});
+// Seconds by phase; what a step takes beyond the kernels comes last.
+std::vector<double> parts_of(const StepProfile& profile) {
+  std::vector<double> parts(names_of(Phase{}).size());
   for (const ProfileEntry& entry : profile.entries) {
-    parts[static_cast<size_t>(entry.phase)].seconds += entry.seconds;
+    parts[static_cast<size_t>(entry.phase)] += entry.seconds;
   }
-  parts.push_back({not_in_kernels, std::max(0.0, profile.step_seconds - profile.sum_seconds)});
+  parts.push_back(std::max(0.0, profile.step_seconds - profile.sum_seconds));
   return parts;
 }
 
@@ -216,22 +199,10 @@ Mark box(double row, double start, double end, const std::string& text = "") {
   return {end, row, Interval{start, end}, text};
 }
 
-using Marks = std::vector<std::vector<TaskMark>>;  // of the first replica, by stage
-
 bool has_marks(const Run& run) {
   return run.pipeline && std::ranges::all_of(run.ranks, [](const Rank& rank) {
            return rank.stage && !rank.stage->marks.empty();
          });
-}
-
-// The marks on one clock, from 0 on.
-Marks marks_of(const Run& run) {
-  Marks marks;
-  for (const Rank& rank : run.ranks) {
-    if (rank.stage->replica == 0) marks.push_back(rank.stage->marks);
-  }
-  align_clocks(marks);
-  return marks;
 }
 
 }  // namespace
@@ -257,6 +228,11 @@ Chart profile_chart(const ShownArms& shown) {
   chart.table.columns = {{"arm"}, {"part"}, {"ms", true}, {"% of the step", true}};
   std::vector<std::string> rows;
   std::vector<Series> parts_of_all;
+  for (const char* name : names_of(Phase{})) {
+    parts_of_all.push_back({.title = name, .look = Look::boxes, .colour = parts_of_all.size()});
+  }
+  parts_of_all.push_back(
+      {.title = "not in kernels", .look = Look::boxes, .colour = 6, .kind = Kind::emulated});
   Series steps{.title = "step", .look = Look::boxes};
   for (const ShownArm& arm : shown.arms) {
     const Run* run = typical_run(*arm.arm, [](const Run& any) { return any.profile.has_value(); });
@@ -268,20 +244,13 @@ Chart profile_chart(const ShownArms& shown) {
                                   significant(100 * seconds / step, 3)});
     };
     double start = 0;
-    size_t number = 0;
-    for (const Part& part : parts_of(*run->profile)) {
-      if (parts_of_all.size() == number) {
-        const bool in_kernels = part.name != not_in_kernels;
-        parts_of_all.push_back({.title = part.name,
-                                .look = Look::boxes,
-                                .colour = in_kernels ? number : 6,
-                                .kind = in_kernels ? Kind::measured : Kind::emulated});
-      }
-      Series& series = parts_of_all[number++];
-      if (part.seconds == 0) continue;
-      series.marks.push_back(box(row, milliseconds * start, milliseconds * (start + part.seconds)));
-      tell(part.name, part.seconds);
-      start += part.seconds;
+    const std::vector<double> parts = parts_of(*run->profile);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (parts[i] == 0) continue;
+      parts_of_all[i].marks.push_back(
+          box(row, milliseconds * start, milliseconds * (start + parts[i])));
+      tell(parts_of_all[i].title, parts[i]);
+      start += parts[i];
     }
     steps.marks.push_back(box(row, milliseconds * step, milliseconds * step));
     tell("step", step);
@@ -312,7 +281,11 @@ Chart pipeline_chart(const ShownArms& shown) {
   for (const ShownArm& arm : shown.arms) {
     const Run* run = typical_run(*arm.arm, has_marks);
     if (run == nullptr) continue;
-    const Marks stages = marks_of(*run);
+    std::vector<std::vector<TaskMark>> stages;  // of the first replica
+    for (const Rank& rank : run->ranks) {
+      if (rank.stage->replica == 0) stages.push_back(rank.stage->marks);
+    }
+    align_clocks(stages);
     if (rows.size() + stages.size() > most_rows) break;
     ++runs;
     for (size_t stage = 0; stage < stages.size(); ++stage) {

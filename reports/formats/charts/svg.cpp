@@ -194,9 +194,6 @@ class Drawing {
   }
   double right() const { return left_ + width_; }
   double bottom() const { return top_ + plot_.height; }
-  double half_height() const {
-    return plot_.half_height * plot_.height / std::abs(plot_.y.end - plot_.y.begin);
-  }
 
   bool is_cut(const Mark& mark) const {
     const Axis& axis = plot_.rows ? plot_.x : plot_.y;
@@ -335,7 +332,9 @@ class Drawing {
     const bool is_bar = series.look == Look::bars;
     const double begin = x(is_bar ? 0 : mark.interval->lower);
     const double width = std::max(least_width, x(is_bar ? mark.x : mark.interval->upper) - begin);
-    text_ += rectangle(begin, y(mark.y) - half_height(), width, 2 * half_height(),
+    const double half_height =
+        plot_.half_height * plot_.height / std::abs(plot_.y.end - plot_.y.begin);
+    text_ += rectangle(begin, y(mark.y) - half_height, width, 2 * half_height,
                        area_look(series.kind, colour_of(series.colour)));
     if (!mark.text.empty() && pixels_of(mark.text, small_font_size) < width) {
       text_ += text_at(begin + width / 2, y(mark.y) + 4, mark.text, "middle", small_font_size);

@@ -14,18 +14,6 @@
 namespace nearmetal {
 namespace {
 
-std::vector<double> complete_values(const RunArm& arm, const Metric& metric) {
-  std::vector<double> values;
-  for (const SetRun* run : complete_runs(arm)) {
-    if (const Maybe<double> value = metric.value_of(run->run)) values.push_back(*value);
-  }
-  return values;
-}
-
-const UnitWords& words_of(const ShownArms& shown) {
-  return words_of(transformed(shown.arms, [](const ShownArm& arm) { return unit_of(*arm.arm); }));
-}
-
 // As the table has it: of few runs the median, without an interval.
 Estimate shown_mean(const SideSummary& side) {
   return has_few_runs(side) ? Estimate{median(side.values)} : side.mean();
@@ -201,7 +189,8 @@ std::string commit_of(const SetRun& run) {
 }  // namespace
 
 Chart throughput_chart(const ShownArms& shown) {
-  const UnitWords& words = words_of(shown);
+  const UnitWords& words =
+      words_of(transformed(shown.arms, [](const ShownArm& arm) { return unit_of(*arm.arm); }));
   Chart chart{.name = "throughput", .title = titled("Throughput", shown)};
   chart.table.columns = {
       {"arm"}, {std::string(words.rate) + " [95 %]", true}, {"n", true}, {"kind"}};
@@ -210,8 +199,7 @@ Chart throughput_chart(const ShownArms& shown) {
     const Metric& metric = throughput_metric(unit_of(*arm.arm));
     const SideSummary side = summary_of_arm(*arm.arm, metric);
     if (!side.geometric_mean) continue;
-    bars.bars.push_back(
-        {arm.row, arm.side_index, arm.kind, shown_mean(side), complete_values(*arm.arm, metric)});
+    bars.bars.push_back({arm.row, arm.side_index, arm.kind, shown_mean(side), side.values});
     chart.table.rows.push_back(
         {arm.label(), mean_text(side, metric), std::to_string(side.runs), to_string(arm.kind)});
   }
