@@ -14,7 +14,6 @@
 #include "reports/compare/work_text.h"
 #include "reports/document/metric.h"
 #include "reports/formats/headline.h"
-#include "reports/formats/page.h"
 #include "reports/formats/run_tables.h"
 #include "reports/json/json_writer.h"
 
@@ -123,15 +122,6 @@ double unix_seconds(const std::string& time) {
 using json::Json;
 using json::lines_of;
 
-Json context_of(const RunSet& set) {
-  Json context = {{"date", latest_start(all_runs(set))}, {"executable", "nearmetal"}};
-  if (!set.environments.empty()) {
-    context["host_name"] = set.environments[0].host_name;
-    context["num_cpus"] = set.environments[0].logical_cpus;
-  }
-  return context;
-}
-
 std::string attribute(const char* name, const std::string& value) {
   return std::string(" ") + name + "=\"" + html_escaped(value) + "\"";
 }
@@ -205,8 +195,7 @@ Case case_of(const ComparisonRow& row, RowAnswer answer, const CompareOptions& o
 // junit-10.xsd of Jenkins' xunit plugin and JUnit.xsd of Ant's reports
 // (github.com/windyroad/JUnit-Schema) ask for.
 void print_suite(std::ostream& out, const char* name, const std::vector<Case>& cases,
-                 const RunSet& set, std::vector<std::string> lines,
-                 const std::vector<std::string>& answers) {
+                 const RunSet& set, std::vector<std::string> lines) {
   double seconds = 0;
   for (const Case& test : cases) seconds += test.seconds;
   out << "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite" << attribute("name", name)
@@ -227,7 +216,6 @@ void print_suite(std::ostream& out, const char* name, const std::vector<Case>& c
       << attribute("hostname", host.empty() ? "localhost" : host) << ">\n";
   print_properties(out, cases);
   for (const Case& test : cases) print_case(out, test);
-  lines.insert(lines.end(), answers.begin(), answers.end());
   for (std::string& line : lines) line = html_escaped(line);
   out << "  <system-out>" << joined(lines, "\n")
       << "</system-out>\n  <system-err/>\n</testsuite>\n";
@@ -356,7 +344,12 @@ std::string google_benchmark_json(const RunSet& set) {
                             {"items_per_second", *run.throughput}});
     }
   }
-  return lines_of({{"context", context_of(set)}, {"benchmarks", benchmarks}});
+  Json context = {{"date", latest_start(all_runs(set))}, {"executable", "nearmetal"}};
+  if (!set.environments.empty()) {
+    context["host_name"] = set.environments[0].host_name;
+    context["num_cpus"] = set.environments[0].logical_cpus;
+  }
+  return lines_of({{"context", context}, {"benchmarks", benchmarks}});
 }
 
 std::string github_action_benchmark_json(const RunSet& set) {
@@ -387,7 +380,9 @@ void print_junit(std::ostream& out, const RunSet& set) {
   for (const UnsupportedArm& arm : set.unsupported) {
     cases.push_back({arm.name, "unsupported", 0, {}, "skipped", arm.reason});
   }
-  print_suite(out, "nearmetal", cases, set, work_lines({{"", &set}}), headlines(set));
+  std::vector<std::string> lines = work_lines({{"", &set}});
+  append(lines, headlines(set));
+  print_suite(out, "nearmetal", cases, set, lines);
 }
 
 void print_junit(std::ostream& out, const Comparison& comparison, const GateResult& gate,
@@ -396,9 +391,10 @@ void print_junit(std::ostream& out, const Comparison& comparison, const GateResu
   for (size_t i = 0; i < comparison.rows.size(); ++i) {
     cases.push_back(case_of(comparison.rows[i], gate.answers[i], comparison.options));
   }
-  std::vector<std::string> answers = headlines(comparison);
-  answers.push_back(gate.verdict);
-  print_suite(out, "nearmetal gate", cases, next, comparison.work, answers);
+  std::vector<std::string> lines = comparison.work;
+  append(lines, headlines(comparison));
+  lines.push_back(gate.verdict);
+  print_suite(out, "nearmetal gate", cases, next, lines);
 }
 
 void print_csv(std::ostream& out, const RunSet& set) {
