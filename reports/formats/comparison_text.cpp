@@ -82,11 +82,10 @@ std::string reason_text(const ComparisonRow& row, const CompareOptions& options)
 }
 
 std::string warnings_text(const SideSummary& side) {
-  std::vector<std::string> texts;
-  for (const RunWarning& found : side.warnings) {
+  const auto texts = transformed(side.warnings, [&](const RunWarning& found) {
     const std::string runs = std::to_string(found.runs.size()) + " of " + counted(side.runs, "run");
-    texts.push_back(found.warning.text + " (" + extent_text(found, runs) + ")");
-  }
+    return found.warning.text + " (" + extent_text(found, runs) + ")";
+  });
   return "warnings of " + side.name + ": " + joined(texts, "; ");
 }
 

@@ -23,13 +23,6 @@ std::string capitalised(std::string text) {
   return text;
 }
 
-// As the table has it: "-6.00 % [-7.9, -4.1]", or why there is no interval.
-std::string size_of(const ComparisonRow& row) {
-  const Maybe<Interval>& found = row.difference_interval;
-  return found ? signed_percent(*row.difference, *found)
-               : signed_percent(*row.difference) + " (no interval: " + found.reason + ")";
-}
-
 const char* label_of(const SideSummary& side) { return side.emulated ? " (emulated)" : ""; }
 
 // "this machine is within what 12 machines of h200 showed on 3 days, -0.31 % [-1.4, +0.8] from
@@ -68,7 +61,10 @@ std::string clause_of(const ComparisonRow& row, const CompareOptions& options) {
   if (options.form == ComparisonForm::reference) return place_among_machines(row, options);
   const bool of_throughput = metric_from(row.metric).is_throughput;
   const bool down = *row.difference < 0;
-  const std::string size = size_of(row);
+  const Maybe<Interval>& interval = row.difference_interval;
+  const std::string size =
+      interval ? signed_percent(*row.difference, *interval)
+               : signed_percent(*row.difference) + " (no interval: " + interval.reason + ")";
   const std::string base =
       words.base_name + label_of(row.base_side) + (row.since.empty() ? "" : " since " + row.since);
   const std::string next =

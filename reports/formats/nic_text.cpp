@@ -38,13 +38,11 @@ std::string path_to(const Gpu& gpu, const std::string& nic) {
 }
 
 std::string text_of(const RdmaPort& port) {
-  const bool is_active = port.state && *port.state == "active" && port.bits_per_second;
-  const std::string layer = port.link_layer && *port.link_layer == "Ethernet" ? "RoCE" : "";
-  std::string text = text_of(port.state);
-  if (is_active) {
-    text = shortest(1e-9 * static_cast<double>(*port.bits_per_second), 4) + " Gb/s";
-  }
-  return text + " " + (layer.empty() ? text_of(port.link_layer) : layer);
+  const std::string state = text_of(port.state), layer = text_of(port.link_layer);
+  return (state == "active" && port.bits_per_second
+              ? shortest(1e-9 * static_cast<double>(*port.bits_per_second), 4) + " Gb/s"
+              : state) +
+         " " + (layer == "Ethernet" ? "RoCE" : layer);
 }
 
 // "5 x16", and what it could be where that is more.
@@ -79,9 +77,8 @@ std::string path_to(const GpuPeer& peer) {
 
 std::string path_between(const Gpu& gpu, const Gpu& other) {
   if (&gpu == &other) return "X";
-  const auto peer = std::ranges::find_if(
-      gpu.peers, [&](const GpuPeer& one) { return other.pci_id && one.pci_id == *other.pci_id; });
-  return peer == gpu.peers.end() ? "?" : path_to(*peer);
+  const auto* peer = other.pci_id ? find_in(gpu.peers, *other.pci_id, &GpuPeer::pci_id) : nullptr;
+  return peer == nullptr ? "?" : path_to(*peer);
 }
 
 Cells cells_of(const RdmaDevice& nic) {
@@ -172,11 +169,9 @@ TitledTable gpu_table(const std::vector<Gpu>& gpus) {
 }
 
 std::vector<TitledTable> nic_tables(const std::vector<Environment>& environments, bool numbered) {
-  std::vector<TitledTable> tables;
-  for (TitledTable& table :
-       std::array{table_of_paths(environments, numbered), table_of_nics(environments)}) {
-    if (!table.table.rows.empty()) tables.push_back(std::move(table));
-  }
+  std::vector<TitledTable> tables = {table_of_paths(environments, numbered),
+                                     table_of_nics(environments)};
+  std::erase_if(tables, [](const TitledTable& titled) { return titled.table.rows.empty(); });
   return tables;
 }
 
