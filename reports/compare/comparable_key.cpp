@@ -113,29 +113,21 @@ bool has(const RunConfig& config, const std::string& setting) {
   return !config.sequence || (setting != "image_size" && setting != "classes");
 }
 
-// A setting that earlier reports lack is in the key where it is not the default alone, so that the
-// folders of baselines, which are named after the key, stay theirs.
-void add_work(Key& key, const AllSettings& jobs) {
+// A setting of the work that earlier reports lack is in the key where it is not the default alone,
+// so that the folders of baselines, which are named after the key, stay theirs. One of the layout
+// that matters only where gradients are exchanged is there if it is not the default: one rank alone
+// is the reference of several, whatever their type.
+void add_settings(Key& key, Decides decides, const AllSettings& jobs) {
   const RunConfig standard;
-  for_each_in_key(Decides::work, [&](const Setting& setting, auto member) {
+  const bool of_work = decides == Decides::work;
+  for_each_in_key(decides, [&](const Setting& setting, auto member) {
     const bool counts = std::ranges::any_of(jobs, [&](const JobSettings& job) {
-      return has(job.config, setting.name) &&
-             (!setting.added || job.config.*member != standard.*member);
+      const bool differs = job.config.*member != standard.*member;
+      return of_work ? has(job.config, setting.name) && (!setting.added || differs)
+                     : setting.needs != Needs::exchange || (job.exchanges && differs);
     });
-    if (counts) add_setting(key, setting, member, jobs, Severity::work);
-  });
-}
-
-// The key has settings that matter only where gradients are exchanged if they are not the default
-// there: one rank alone is the reference of several, whatever their type.
-void add_exchange(Key& key, const AllSettings& jobs) {
-  const RunConfig standard;
-  for_each_in_key(Decides::layout, [&](const Setting& setting, auto member) {
-    const bool counts =
-        setting.needs != Needs::exchange || std::ranges::any_of(jobs, [&](const JobSettings& job) {
-          return job.exchanges && job.config.*member != standard.*member;
-        });
-    if (counts) add_setting(key, setting, member, jobs, Severity::layout);
+    const Severity severity = of_work ? Severity::work : Severity::layout;
+    if (counts) add_setting(key, setting, member, jobs, severity);
   });
 }
 
@@ -281,8 +273,8 @@ Key comparable_key(const Report& report, const Arm& arm, const Run& run) {
   Key key;
   key.push_back({"kind", std::string(to_string(arm.kind)), Severity::kind});
   const AllSettings jobs = settings_of(report, arm, run);
-  add_work(key, jobs);
-  add_exchange(key, jobs);
+  add_settings(key, Decides::work, jobs);
+  add_settings(key, Decides::layout, jobs);
   if (run.communication)
     key.push_back({"communication", run.communication->library, Severity::layout});
   const std::string ways = mpi_transports(run);
@@ -328,10 +320,8 @@ std::vector<KeyDifference> key_differences(const std::vector<KeyField>& base,
     }
   }
   for (const KeyField& field : other) {
-    const bool is_new =
-        std::ranges::none_of(base, [&](const KeyField& known) { return known.name == field.name; });
-    if (is_new && !field.may_be_unknown)
-      differences.push_back({field.name, field.severity, "none", field.value});
+    if (field.may_be_unknown || find_in(base, field.name, &KeyField::name) != nullptr) continue;
+    differences.push_back({field.name, field.severity, "none", field.value});
   }
   std::ranges::stable_sort(differences, {}, &KeyDifference::severity);
   return differences;
