@@ -144,23 +144,20 @@ std::vector<std::pair<std::string, std::string>> joined_facts(
 std::vector<EnvironmentDifference> environment_differences(const std::vector<Environment>& base,
                                                            const std::vector<Environment>& other) {
   if (base == other) return {};
-  const auto base_facts = joined_facts(base);
   const auto other_facts = joined_facts(other);
-  const std::map<std::string, std::string> in_base(base_facts.begin(), base_facts.end());
-  const std::map<std::string, std::string> in_other(other_facts.begin(), other_facts.end());
+  std::map<std::string, std::string> left(other_facts.begin(), other_facts.end());
   std::vector<EnvironmentDifference> differences;
-  for (const auto& [name, value] : base_facts) {
-    const auto there = in_other.find(name);
-    const bool missing = there == in_other.end();
-    if (is_identity(name) || (!missing && there->second == value)) continue;
-    differences.push_back({name, value, missing ? absent : there->second});
+  for (const auto& [name, value] : joined_facts(base)) {
+    const auto there = left.extract(name);
+    if (there && there.mapped() == value) continue;
+    differences.push_back({name, value, there ? there.mapped() : absent});
   }
   for (const auto& [name, value] : other_facts) {
-    if (is_identity(name) || in_base.contains(name)) continue;
-    differences.push_back({name, absent, value});
+    if (left.contains(name)) differences.push_back({name, absent, value});
   }
   std::erase_if(differences, [](const EnvironmentDifference& found) {
-    return is_of_launch(found.name, found.base) && is_of_launch(found.name, found.other);
+    return is_identity(found.name) ||
+           (is_of_launch(found.name, found.base) && is_of_launch(found.name, found.other));
   });
   return differences;
 }
