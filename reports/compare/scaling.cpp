@@ -147,28 +147,22 @@ std::vector<MeasuredArm> measured_arms(const RunSet& set) {
   return arms;
 }
 
-// The fields in which the work or the means of two arms differ.
-std::vector<std::string> differing_fields(const RunArm& arm, const RunArm& other) {
-  std::vector<std::string> names;
-  for (const auto& found : key_differences(arm.runs.front().key, other.runs.front().key)) {
-    if (found.severity != Severity::layout) names.push_back(found.name);
-  }
-  return names;
-}
-
-// Why none with fewer ranks is comparable, of the one that comes nearest; empty where none has
-// fewer.
+// Why none with fewer ranks is comparable, of the one that comes nearest, by the fields in which
+// their work or their means differ; empty where none has fewer.
 std::string not_comparable_text(const std::vector<MeasuredArm>& arms, const MeasuredArm& arm) {
   std::string nearest;
-  std::vector<std::string> fewest;
+  std::vector<KeyDifference> fewest;
   for (const MeasuredArm& other : arms) {
     if (other.ranks >= arm.ranks || other.arm->group != arm.arm->group) continue;
-    const std::vector<std::string> names = differing_fields(*arm.arm, *other.arm);
-    if (!nearest.empty() && names.size() >= fewest.size()) continue;
+    auto found = key_differences(arm.arm->runs.front().key, other.arm->runs.front().key);
+    std::erase_if(found, [](const auto& field) { return field.severity == Severity::layout; });
+    if (!nearest.empty() && found.size() >= fewest.size()) continue;
     nearest = other.arm->name;
-    fewest = names;
+    fewest = found;
   }
-  return nearest.empty() ? "" : "'" + nearest + "' differs in " + shortened(joined(fewest));
+  if (nearest.empty()) return "";
+  return "'" + nearest + "' differs in " +
+         shortened(joined(transformed(fewest, &KeyDifference::name)));
 }
 
 using Coordinates = std::map<std::string, std::string>;
