@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <filesystem>
-#include <utility>
 
 #include "base/atomic_file.h"
 #include "base/errors.h"
@@ -9,7 +8,6 @@
 #include "bench/commands/compare.h"
 #include "bench/commands/program.h"
 #include "bench/tf_cnn_benchmarks/translate.h"
-#include "reports/compare/work_text.h"
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/charts/charts.h"
 #include "reports/formats/charts/svg.h"

@@ -208,11 +208,9 @@ void fill_figures(ComparisonRow& row, const RunDifference& found, const Compared
 
 void mark_unmeasured(ComparisonRow& row, const Unknown& why) {
   row.log_difference = why;
-  row.median_interval = why;
+  row.difference_interval = row.median_interval = why;
   row.difference = row.median_difference = row.p = row.rank_test_p = row.p_worse = row.p_better =
-      row.p_regression = why;
-  row.difference_interval = why;
-  row.detectable_drop = why;
+      row.p_regression = row.detectable_drop = why;
   row.more_runs = row.more_sessions = why;
 }
 
@@ -395,10 +393,9 @@ ComparisonRow row_without_figures(const std::string& arm, const Metric& metric, 
   row.reason = reason;
   mark_unmeasured(row, {reason});
   for (SideSummary* side : {&row.base_side, &row.new_side}) {
-    side->geometric_mean = Unknown{reason};
+    side->geometric_mean = side->run_seconds = Unknown{reason};
     side->interval = Unknown{reason};
     side->spread = Unknown{reason};
-    side->run_seconds = Unknown{reason};
   }
   return row;
 }

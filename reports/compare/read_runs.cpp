@@ -20,13 +20,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-double window_seconds(const Run& run) { return run.window ? run.window->seconds : 0; }
-
 // A run given twice would count as two that agree to the last digit.
 void require_distinct(const RunArm& arm) {
   SomeRuns runs = runs_of(arm);
   const auto order = [](const SetRun* run) {
-    return std::pair(std::string_view(beginning_of(*run)), window_seconds(run->run));
+    const auto& window = run->run.window;
+    return std::pair(std::string_view(beginning_of(*run)), window ? window->seconds : 0);
   };
   std::ranges::sort(runs, {}, order);
   const auto twin = std::ranges::adjacent_find(runs, [&](const SetRun* a, const SetRun* b) {

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <stdexcept>
-#include <utility>
 
-#include "base/errors.h"
 #include "base/sha256.h"
 #include "base/text.h"
 #include "reports/document/metric.h"
