@@ -28,8 +28,6 @@ std::string cell(const Maybe<double>& value, double scale = 1) {
   return significant_or_dash(value, scale, 3);
 }
 
-std::string speed_cell(const Maybe<Estimate>& speed) { return speed ? estimate_text(*speed) : "-"; }
-
 // "2436 to 2440", or one where they do not differ to four digits.
 std::string cell(const Maybe<Interval>& speeds) {
   if (!speeds) return "-";
@@ -85,8 +83,10 @@ TextTable speed_table(const RunSet& set, const std::vector<FractionPoint>& point
   return table;
 }
 
-// A row for each of an arm's jobs, in the unit of its own work.
-TextTable unlike_table(const std::vector<FractionPoint>& points) {
+// A row for each of an arm's jobs, in the unit of its own work; below it each reason once why a job
+// has nothing beside it.
+TitledTable unlike_table(const std::vector<FractionPoint>& points) {
+  std::vector<std::string> reasons;
   TextTable table{.columns = {{"arm"},
                               {"job", true},
                               {"work"},
@@ -97,23 +97,14 @@ TextTable unlike_table(const std::vector<FractionPoint>& points) {
   for (const FractionPoint& point : points) {
     for (size_t job = 0; job < point.unlike_jobs.size(); ++job) {
       const JobPoint& job_point = point.unlike_jobs[job];
+      if (!job_point.alone) add_new(reasons, job_point.alone.reason);
       table.rows.push_back({point.arm, std::to_string(job + 1), job_point.work,
-                            speed_cell(job_point.throughput), job_point.rate,
-                            significant_or_dash(job_point.alone), cell(job_point.of_alone)});
+                            job_point.throughput ? estimate_text(*job_point.throughput) : "-",
+                            job_point.rate, significant_or_dash(job_point.alone),
+                            cell(job_point.of_alone)});
     }
   }
-  return table;
-}
-
-// Each reason once why a job has nothing beside it.
-std::string unlike_table_legend(const std::vector<FractionPoint>& points) {
-  std::vector<std::string> reasons;
-  for (const FractionPoint& point : points) {
-    for (const JobPoint& job : point.unlike_jobs) {
-      if (!job.alone) add_new(reasons, job.alone.reason);
-    }
-  }
-  return joined(reasons, "; ");
+  return {"Each of unlike jobs, and its speed alone", table, joined(reasons, "; ")};
 }
 
 TextTable cost_table(const std::vector<FractionPoint>& points, const UnitWords& words) {
@@ -184,10 +175,7 @@ std::vector<TitledTable> fraction_tables(const RunSet& set) {
   std::vector<TitledTable> tables = {{std::string("Jobs that share ") + device.shared,
                                       speed_table(set, points, words),
                                       speed_legend(device) + (unlike ? unlike_legend : "")}};
-  if (unlike) {
-    tables.push_back({"Each of unlike jobs, and its speed alone", unlike_table(points),
-                      unlike_table_legend(points)});
-  }
+  if (unlike) tables.push_back(unlike_table(points));
   const std::string use = std::string(", and use of ") + device.name;
   TextTable costs = cost_table(points, words);
   const std::string legend = cost_legend(costs, words, device);

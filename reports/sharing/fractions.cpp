@@ -24,12 +24,6 @@ std::string gpu_board(const std::string& product) {
   return product.substr(0, product.find(" MIG "));
 }
 
-// The whole of which this is the first job; null: none.
-const RunArm* begun_whole(const RunSet& set, const RunArm& arm) {
-  const bool is_first = find_in(set.arms, arm.whole, &RunArm::whole) == &arm;
-  return !arm.whole.empty() && is_first ? find_in(set.wholes, arm.whole, &RunArm::name) : nullptr;
-}
-
 // A failed run may not tell of what it ran on.
 const SetRun& first_timed(const RunArm& arm) { return *timed_runs(arm).front(); }
 
@@ -42,9 +36,12 @@ class References {
   References(const RunSet& set, bool any_batch, double confidence = side_confidence)
       : set_(set), any_batch_(any_batch), confidence_(confidence) {
     for (const RunArm& arm : set.arms) {
-      const RunArm* whole = begun_whole(set, arm);
-      const RunArm& asked = whole != nullptr ? *whole : arm;
-      if (asked.share && !timed_runs(asked).empty()) arms_.push_back(&asked);
+      // The whole stands where the first of its unlike jobs is.
+      const bool is_first = find_in(set.arms, arm.whole, &RunArm::whole) == &arm;
+      const RunArm* asked = arm.whole.empty() ? &arm
+                            : is_first        ? find_in(set.wholes, arm.whole, &RunArm::name)
+                                              : nullptr;
+      if (asked != nullptr && asked->share && !timed_runs(*asked).empty()) arms_.push_back(asked);
     }
   }
 
@@ -371,22 +368,6 @@ Maybe<Estimate> against(const References& references, const RunArm& arm, Sharing
   return ratio_of(*progress, *base, references.confidence());
 }
 
-void compare(const References& references, const RunArm& arm,
-             const std::vector<const RunArm*>& unlike, const std::vector<const RunArm*>& alone,
-             FractionPoint& point) {
-  point.of_serial = against(references, arm, SharingMode::serial, !unlike.empty());
-  point.of_timeslice = against(references, arm, SharingMode::timeslice, !unlike.empty());
-  point.slowdown = slowdown(arm, alone);
-  point.interference = slowdown(arm, references.alone_on_shares(arm));
-  point.p99_inflation =
-      unlike.empty() ? p99_inflation({&arm}, {alone.front()}) : p99_inflation(unlike, alone);
-  const Maybe<JobProgress> progress = progress_of(references, arm);
-  point.weighted_speedup = Unknown{progress.reason};
-  if (progress) point.weighted_speedup = weighted_speedup(*progress);
-  if (unlike.empty()) return;  // whose rates do not compare
-  add_fairness(progress ? Maybe<JobSpeeds>(*progress) : Unknown{progress.reason}, point);
-}
-
 FractionPoint point_of(const RunSet& set, const References& references, const RunArm& arm) {
   FractionPoint point;
   point.arm = arm.name;
@@ -394,7 +375,6 @@ FractionPoint point_of(const RunSet& set, const References& references, const Ru
   point.jobs = arm.share->jobs;
   point.runs = std::ssize(timed_runs(arm));
   const Maybe<JobSpeeds> speeds = job_speeds(arm);
-  add_fairness(speeds, point);
   point.memory_bytes = memory_of(arm);
   point.power_watts = power_of(set, arm);
   point.job_speeds = Unknown{speeds.reason};
@@ -405,14 +385,25 @@ FractionPoint point_of(const RunSet& set, const References& references, const Ru
   point.given = share_limits_text(set, *arm.share, timed_runs(arm).front()->run);
   const std::vector<const RunArm*> unlike = references.unlike_jobs_of(arm);
   const std::vector<const RunArm*> alone = references.alone(arm);
+  point.of_serial = against(references, arm, SharingMode::serial, !unlike.empty());
+  point.of_timeslice = against(references, arm, SharingMode::timeslice, !unlike.empty());
+  point.slowdown = slowdown(arm, alone);
+  point.interference = slowdown(arm, references.alone_on_shares(arm));
+  const Maybe<JobProgress> progress = progress_of(references, arm);
+  point.weighted_speedup = Unknown{progress.reason};
+  if (progress) point.weighted_speedup = weighted_speedup(*progress);
   if (unlike.empty()) {
     point.throughput = mean_estimate(throughput_sessions(arm));
     point.samples_per_joule = samples_per_joule(set, arm, point.throughput->value);
-  } else {
-    point.throughput = Unknown{unlike_work};
-    point.samples_per_joule = Unknown{unlike_work};
+    point.p99_inflation = p99_inflation({&arm}, {alone.front()});
+    add_fairness(speeds, point);
+    return point;
   }
-  compare(references, arm, unlike, alone, point);
+  point.throughput = Unknown{unlike_work};
+  point.samples_per_joule = Unknown{unlike_work};
+  point.p99_inflation = p99_inflation(unlike, alone);
+  // Their rates do not compare.
+  add_fairness(progress ? Maybe<JobSpeeds>(*progress) : Unknown{progress.reason}, point);
   for (size_t job = 0; job < unlike.size(); ++job) {
     point.unlike_jobs.push_back(job_point(*unlike[job], alone.at(job)));
   }
