@@ -139,20 +139,12 @@ bool write_files(const CompareAnswer& judged, const CompareRequest& request,
   return written;
 }
 
-void print_answer(const CompareAnswer& judged, const CompareRequest& request, ExitCode code,
-                  const Terminal& terminal) {
-  const Comparison& comparison = judged.comparison;
-  if (request.json) {
-    terminal.out << to_json(comparison, judged.gate, code);
-    return;
-  }
-  if (request.markdown) {
-    print_markdown(terminal.out, page_of(comparison));
+void print_answer(const Page& page, bool markdown, const Terminal& terminal) {
+  if (markdown) {
+    print_markdown(terminal.out, page);
   } else {
-    print_text(terminal.out, page_of(comparison), terminal.colour);
+    print_text(terminal.out, page, terminal.colour);
   }
-  for (const std::string& line : statements_of(judged)) print_line(terminal.out, line);
-  terminal.out << verdict_of(judged, code) << '\n';
 }
 
 constexpr const char* compare_examples = R"(
@@ -251,11 +243,7 @@ ExitCode compare_with_forecast(const CompareRequest& request, const HoldsForecas
     print_html(text, page);
     write_file_atomically(*request.html, text.str(), request.force);
   }
-  if (request.markdown) {
-    print_markdown(terminal.out, page);
-  } else {
-    print_text(terminal.out, page, terminal.colour);
-  }
+  print_answer(page, request.markdown, terminal);
   return ExitCode::ok;
 }
 
@@ -364,7 +352,13 @@ ExitCode publish(const CompareAnswer& judged, const CompareRequest& request,
   const bool written = write_files(judged, request, terminal);
   const ExitCode judgement = exit_code_of(judged);
   const ExitCode code = judgement == ExitCode::ok && !written ? ExitCode::output_failed : judgement;
-  print_answer(judged, request, code, terminal);
+  if (request.json) {
+    terminal.out << to_json(judged.comparison, judged.gate, code);
+  } else {
+    print_answer(page_of(judged.comparison), request.markdown, terminal);
+    for (const std::string& line : statements_of(judged)) print_line(terminal.out, line);
+    terminal.out << verdict_of(judged, code) << '\n';
+  }
   terminal.out.flush();
   return code;
 }
