@@ -156,36 +156,26 @@ std::string nccl_text(const NcclChoices& choices) {
   return joined(texts);
 }
 
-// "fp16 and fp32": of the buckets, each once.
-std::string types_of(const std::vector<Bucket>& buckets) {
-  std::vector<std::string> types;
-  for (const Bucket& bucket : buckets) {
-    if (bucket.type) add_new(types, to_string(*bucket.type));
-  }
-  return joined(types, " and ");
-}
-
-// Other sums are told at the rate of a ring that takes as long.
-bool is_of_a_ring(const Communication& communication) {
-  return !communication.all_reduce ||
-         collective_for(communication.all_reduce, true).has_rate_of_ring;
-}
-
 void print_communication(const Lines& lines, const Communication& communication) {
   const double bytes = static_cast<double>(communication.bytes_per_step);
-  const auto buckets = static_cast<int64_t>(communication.buckets.size());
-  const std::string types = types_of(communication.buckets);
+  std::vector<std::string> types;  // "fp16 and fp32"
+  for (const Bucket& bucket : communication.buckets) {
+    if (bucket.type) add_new(types, to_string(*bucket.type));
+  }
   std::string text = gigabytes(bytes) + " of gradients per step" +
-                     (types.empty() ? "" : " as " + types) + " in " + counted(buckets, "bucket") +
-                     ", ";
+                     (types.empty() ? "" : " as " + joined(types, " and ")) + " in " +
+                     counted(std::ssize(communication.buckets), "bucket") + ", ";
   if (communication.exposed_seconds_per_step) {
     text += time_text(*communication.exposed_seconds_per_step) + " of it exposed; ";
   }
   text += time_text(communication.buckets_seconds) + " with nothing else";
+  // Other sums are told at the rate of a ring that takes as long.
+  const bool is_of_a_ring =
+      !communication.all_reduce || collective_for(communication.all_reduce, true).has_rate_of_ring;
   if (communication.least_seconds_per_step) {
     text += ", at least " + time_text(*communication.least_seconds_per_step) + " at the best " +
             gigabytes(*communication.best_bus_bandwidth_bytes_per_second) + "/s" +
-            (is_of_a_ring(communication) ? " a link" : "");
+            (is_of_a_ring ? " a link" : "");
   }
   lines.line("exchange", text + " (" + communication.library + ")");
   const std::string choice = choice_text(communication.tried_all_reduces);

@@ -88,16 +88,6 @@ std::pair<Run, std::vector<Environment>> merged(const Placement& placement,
   return found;
 }
 
-ArmSpeedup speedup_of(const ScalingPoint& point) {
-  ArmSpeedup found{.against = point.reference,
-                   .ranks = point.ranks,
-                   .speedup = point.speedup.value,
-                   .efficiency = point.efficiency.value};
-  std::tie(found.speedup_lower, found.speedup_upper) = bounds_of(point.speedup.interval);
-  std::tie(found.efficiency_lower, found.efficiency_upper) = bounds_of(point.efficiency.interval);
-  return found;
-}
-
 // Warns of hosts that have other builds under the same path.
 void warn_of_builds(const std::vector<Report>& jobs, Run& run) {
   for (const Report& job : jobs) {
@@ -121,14 +111,6 @@ Arm arm_of(const LaunchPlan& plan, size_t layout) {
           .runs = {}};
 }
 
-// Warns where the build that a layout names was replaced, and both were taken.
-void warn_of_executable(const Arm& then, const Arm& arm, Run& run) {
-  if (run.status == Status::failed || then.executable == arm.executable) return;
-  run.warnings.push_back({"different_builds", "it ran another build of " +
-                                                  (arm.executable ? arm.executable->path : "") +
-                                                  " than the one whose hash its arm has"});
-}
-
 // The VMs in the order in which the jobs' ranks follow each other.
 void record_vms(const Placement& placement, Run& run) {
   std::vector<std::optional<int64_t>> vms;  // by rank
@@ -146,9 +128,15 @@ void label_scaling(Report& report) {
   RunSet set;
   add_runs(set, report, "this report");
   for (const ScalingPoint& point : scaling_of(set)) {
-    const auto arm = std::ranges::find(report.arms, point.arm, &Arm::name);
-    arm->scaling = point.scaling;
-    arm->speedup = speedup_of(point);
+    Arm& arm = *find_in(report.arms, point.arm, &Arm::name);
+    arm.scaling = point.scaling;
+    ArmSpeedup& found = arm.speedup.emplace();
+    found.against = point.reference;
+    found.ranks = point.ranks;
+    found.speedup = point.speedup.value;
+    found.efficiency = point.efficiency.value;
+    std::tie(found.speedup_lower, found.speedup_upper) = bounds_of(point.speedup.interval);
+    std::tie(found.efficiency_lower, found.efficiency_upper) = bounds_of(point.efficiency.interval);
   }
 }
 
@@ -230,7 +218,12 @@ Report report_of_sweep(const LaunchPlan& plan, const std::map<size_t, std::strin
         continue;
       }
       Run run = then.runs.at(0);
-      warn_of_executable(then, arm, run);
+      if (run.status != Status::failed && then.executable != arm.executable) {
+        // The build that the layout names was replaced, and both were taken.
+        const std::string path = arm.executable ? arm.executable->path : "";
+        run.warnings.push_back({"different_builds", "it ran another build of " + path +
+                                                        " than the one whose hash its arm has"});
+      }
       merge_environments(entry->report.environments, run.ranks, report.environments);
       report.status = std::max(report.status, run.status);
       arm.runs.push_back(std::move(run));
