@@ -123,13 +123,14 @@ bool shows_what_is_asked(const ComparisonRow& row, FailOn fail_on, double alpha)
   return fail_on == FailOn::any ? row.verdict == Verdict::equivalent : *row.p_worse <= alpha;
 }
 
-std::vector<RowAnswer> answers_of(const Comparison& comparison, const GateOptions& options,
-                                  const Rows& failed) {
+std::vector<RowAnswer> answers_of(const Comparison& comparison, const GateOptions& options) {
   std::vector<RowAnswer> answers;
   for (const ComparisonRow& row : comparison.rows) {
     const bool can_decide = row.log_difference && !has_few_runs(row, options);
     RowAnswer& answer = answers.emplace_back(RowAnswer::passed);
-    if (can_decide && std::ranges::find(failed, &row) != failed.end()) {
+    const bool fails = row.verdict == Verdict::slower ||
+                       (options.fail_on == FailOn::any && row.verdict == Verdict::faster);
+    if (can_decide && fails) {
       answer = RowAnswer::failed;
     } else if (!can_decide ||
                !shows_what_is_asked(row, options.fail_on, comparison.options.rule.alpha)) {
@@ -216,9 +217,7 @@ GateResult judge(const Comparison& comparison, const GateOptions& options) {
   const Rows open = rows_of(comparison, Verdict::inconclusive);
   const Rows faster =
       options.fail_on == FailOn::any ? rows_of(comparison, Verdict::faster) : Rows{};
-  Rows failed = slower;
-  failed.insert(failed.end(), faster.begin(), faster.end());
-  result.answers = answers_of(comparison, options, failed);
+  result.answers = answers_of(comparison, options);
   if (refuse(comparison, result)) return result;
   const std::string beyond = " by more than " + plain_percent(rule.margin) + ": ";
   const Rows unshown = rows_where(comparison, [&](const ComparisonRow& row) {
