@@ -355,8 +355,7 @@ std::string labelled(const std::string& arm, const std::string& side) {
 }
 
 std::string ShownArm::label() const {
-  const std::string label = labelled(name, side);
-  return kind == Kind::measured ? label : label + ", " + to_string(kind);
+  return labelled(labelled(name, side), kind == Kind::measured ? "" : to_string(kind));
 }
 
 std::vector<Chart> fraction_charts(const RunSet& set) {

@@ -41,37 +41,16 @@ ShownCurves shown_curves(const ShownArms& shown) {
         continue;
       }
       for (const ScalingPoint& point : curve.points) ranks.insert(point.ranks);
+      const std::string title = labelled(curve.title, shown.sides[side]);
       const Kind kind = curve.points.back().kind;
-      result.curves.push_back(
-          {labelled(curve.title, shown.sides[side]) +
-               (kind == Kind::measured ? "" : std::string(", ") + to_string(kind)),
-           side, std::move(curve.points)});
+      result.curves.push_back({labelled(title, kind == Kind::measured ? "" : to_string(kind)), side,
+                               std::move(curve.points)});
     }
   }
   for (const int64_t number : ranks) {
     result.ranks.push_back({static_cast<double>(number), std::to_string(number)});
   }
   return result;
-}
-
-// One figure of each point as caption and table tell it.
-void describe(Chart& chart, const ShownArms& shown, const ShownCurves& curves, const char* figure,
-              Estimate ScalingPoint::*value, double scale = 1) {
-  chart.table.columns = {{"arm"},     {"ranks", true},
-                         {"against"}, {std::string(figure) + " [95 %]", true},
-                         {"n", true}, {"scaling, batch"}};
-  std::set<std::string> told;
-  for (const ShownCurve& curve : curves.curves) {
-    for (const ScalingPoint& point : curve.points) {
-      const std::string label = labelled(point.arm, shown.sides[curve.side]);
-      if (!told.insert(label + point.reference).second) continue;
-      chart.table.rows.push_back(
-          {label, std::to_string(point.ranks), point.against,
-           point.is_reference() ? "-" : estimate_text(scale * (point.*value)),
-           std::to_string(point.runs), scaling_text(point)});
-    }
-  }
-  chart.caption += counts_text(chart.table) + left_out_text(curves.left_out);
 }
 
 // A curve for each, of one figure of its points; ranks that double are as far from each other as
@@ -120,8 +99,40 @@ Axis log_axis(const Plot& plot, const std::string& title) {
           .log2 = true};
 }
 
-constexpr const char* one_number_of_ranks =
-    "no arms did the same work with different numbers of ranks";
+// A chart of one figure of each point, which `finish` completes.
+Chart scaling_chart(Chart chart, const ShownArms& shown, const char* figure,
+                    Estimate ScalingPoint::*value, double scale,
+                    void (*finish)(Plot& plot, Chart& chart)) {
+  const ShownCurves curves = shown_curves(shown);
+  if (curves.curves.empty()) {
+    return missing_chart(std::move(chart),
+                         "no arms did the same work with different numbers of ranks");
+  }
+  chart.table.columns = {{"arm"},     {"ranks", true},
+                         {"against"}, {std::string(figure) + " [95 %]", true},
+                         {"n", true}, {"scaling, batch"}};
+  std::vector<std::string> references;
+  std::set<std::string> told;
+  for (const ShownCurve& curve : curves.curves) {
+    add_new(references, curve.points.front().arm);
+    for (const ScalingPoint& point : curve.points) {
+      const std::string label = labelled(point.arm, shown.sides[curve.side]);
+      if (!told.insert(label + point.reference).second) continue;
+      chart.table.rows.push_back(
+          {label, std::to_string(point.ranks), point.against,
+           point.is_reference() ? "-" : estimate_text(scale * (point.*value)),
+           std::to_string(point.runs), scaling_text(point)});
+    }
+  }
+  chart.title += " over " + (references.size() == 1 ? references.front() : "the fewest ranks");
+  chart.title = titled(chart.title, shown);
+  chart.caption += counts_text(chart.table) + left_out_text(curves.left_out);
+  Plot plot =
+      plot_of(curves, [&](const ScalingPoint& point, size_t) { return scale * (point.*value); });
+  finish(plot, chart);
+  chart.plots = {std::move(plot)};
+  return chart;
+}
 
 constexpr size_t most_listed = 24;  // of an arm
 
@@ -175,13 +186,6 @@ bool hold_all(const ShownCurves& curves, const ShownArms& shown, size_t arms) {
   return !held.empty() && held.size() == arms && curves.left_out + shown.left_out == 0;
 }
 
-// "1x1x1", or what several curves start from.
-std::string references_of(const ShownCurves& curves) {
-  std::vector<std::string> names;
-  for (const ShownCurve& curve : curves.curves) add_new(names, curve.points.front().arm);
-  return names.size() == 1 ? names.front() : "the fewest ranks";
-}
-
 std::string commit_of(const SetRun& run) {
   return run.tool.git_commit ? cut(*run.tool.git_commit, 12) : "unknown";
 }
@@ -219,55 +223,44 @@ Chart throughput_chart(const ShownArms& shown) {
 }
 
 Chart speedup_chart(const ShownArms& shown) {
-  Chart chart{
-      .name = "speedup",
-      .title = "Speedup",
-      .caption =
-          "Throughput against that of the reference, the arm with the fewest ranks, times its "
-          "ranks; weak scaling: the same batch on each rank, strong: in all; dashed: ideal, which "
-          "is where a reference is drawn; whiskers: 95 % interval, which takes 2 runs of both. "
-          "Both axes are logarithmic."};
-  const ShownCurves curves = shown_curves(shown);
-  if (curves.curves.empty()) return missing_chart(std::move(chart), one_number_of_ranks);
-  chart.title = titled("Speedup over " + references_of(curves), shown);
-  describe(chart, shown, curves, "speedup", &ScalingPoint::speedup);
-  Plot plot = plot_of(curves, [](const ScalingPoint& point, size_t) { return point.speedup; });
-  const double least = curves.ranks.front().value, most = curves.ranks.back().value;
-  plot.series.insert(plot.series.begin(), {.title = "ideal",
-                                           .look = Look::line,
-                                           .dashed = true,
-                                           .marks = {{least, least}, {most, most}}});
-  plot.y = log_axis(plot, "speedup");
-  constexpr int most_doublings = 30;
-  for (int doublings = 0; doublings < most_doublings; ++doublings) {
-    const double ranks = std::ldexp(1.0, doublings);
-    if (ranks < plot.y.begin || ranks >= plot.y.end) continue;
-    plot.y.ticks.push_back({ranks, shortest(ranks, 10)});
-  }
-  chart.plots = {std::move(plot)};
-  return chart;
+  return scaling_chart(
+      {.name = "speedup",
+       .title = "Speedup",
+       .caption =
+           "Throughput against that of the reference, the arm with the fewest ranks, times its "
+           "ranks; weak scaling: the same batch on each rank, strong: in all; dashed: ideal, which "
+           "is where a reference is drawn; whiskers: 95 % interval, which takes 2 runs of both. "
+           "Both axes are logarithmic."},
+      shown, "speedup", &ScalingPoint::speedup, 1, [](Plot& plot, Chart&) {
+        const double least = plot.x.ticks.front().value, most = plot.x.ticks.back().value;
+        plot.series.insert(plot.series.begin(), {.title = "ideal",
+                                                 .look = Look::line,
+                                                 .dashed = true,
+                                                 .marks = {{least, least}, {most, most}}});
+        plot.y = log_axis(plot, "speedup");
+        for (double ranks = 1; ranks < std::min(plot.y.end, 1e9); ranks *= 2) {
+          if (ranks >= plot.y.begin) plot.y.ticks.push_back({ranks, shortest(ranks, 10)});
+        }
+      });
 }
 
 Chart efficiency_chart(const ShownArms& shown) {
-  Chart chart{.name = "efficiency",
-              .title = "Scaling efficiency",
-              .caption =
-                  "Speedup as a share of the ideal, the dashed line; whiskers: 95 % "
-                  "interval. Above 100 % look at the reference."};
-  const ShownCurves curves = shown_curves(shown);
-  if (curves.curves.empty()) return missing_chart(std::move(chart), one_number_of_ranks);
-  chart.title = titled("Scaling efficiency over " + references_of(curves), shown);
-  constexpr const char* unit = "% of the ideal";
-  describe(chart, shown, curves, unit, &ScalingPoint::efficiency, 100);
-  Plot plot =
-      plot_of(curves, [](const ScalingPoint& point, size_t) { return 100 * point.efficiency; });
-  plot.y = {.title = unit,
-            .begin = std::max(0.0, 10 * std::floor(least_of(plot) / 10 - 1)),
-            .end = 1.02 * axis_end(figures_of(plot), 100)};
-  if (plot.y.begin > 0) chart.caption += " The axis begins at " + shortest(plot.y.begin, 3) + " %.";
-  plot.rule = 100;
-  chart.plots = {std::move(plot)};
-  return chart;
+  constexpr static const char* unit = "% of the ideal";
+  return scaling_chart(
+      {.name = "efficiency",
+       .title = "Scaling efficiency",
+       .caption =
+           "Speedup as a share of the ideal, the dashed line; whiskers: 95 % interval. Above 100 % "
+           "look at the reference."},
+      shown, unit, &ScalingPoint::efficiency, 100, [](Plot& plot, Chart& chart) {
+        plot.y = {.title = unit,
+                  .begin = std::max(0.0, 10 * std::floor(least_of(plot) / 10 - 1)),
+                  .end = 1.02 * axis_end(figures_of(plot), 100)};
+        if (plot.y.begin > 0) {
+          chart.caption += " The axis begins at " + shortest(plot.y.begin, 3) + " %.";
+        }
+        plot.rule = 100;
+      });
 }
 
 Chart cost_chart(const ShownArms& shown) {
