@@ -96,51 +96,18 @@ Chart difference_chart(const Comparison& comparison) {
   return chart;
 }
 
-struct PlacedPoint {
-  size_t curve = 0;
-  const CurvePoint* point = nullptr;
-  double position = 0;
-  SideSummary side{};
-  bool is_knee = false;
-};
-
-// Words stand at 0, 1, ...; those of several curves side by side, as points of equal height would
-// hide each other.
-std::vector<PlacedPoint> placed_points(const std::vector<GridCurve>& curves,
-                                       const std::vector<std::string>& values) {
-  std::vector<PlacedPoint> points;
-  const auto count = static_cast<double>(curves.size());
-  for (size_t i = 0; i < curves.size(); ++i) {
-    const std::optional<Knee> knee = knee_of(curves[i]);
-    for (const CurvePoint& point : curves[i].points) {
-      const SideSummary side = summary_of_arm(*point.arm, throughput_metric(unit_of(*point.arm)));
-      if (!side.geometric_mean) continue;
-      const double place =
-          static_cast<double>(std::ranges::find(values, point.value) - values.begin());
-      const double beside = 0.6 / count * (static_cast<double>(i) - (count - 1) / 2);
-      points.push_back({i, &point, point.number ? *point.number : place + beside, side,
-                        knee && knee->point == &point});
-    }
-  }
-  return points;
-}
-
-double value_of(const PlacedPoint& point) { return *point.side.geometric_mean; }
-
-// Values that double are as far from each other as their neighbours.
-Axis axis_of(const std::vector<PlacedPoint>& points, const std::vector<std::string>& values,
-             const std::string& setting) {
+// Numbers that double are as far from each other as their neighbours; words stand at 0, 1, ...
+Axis axis_of(const std::string& setting, const std::set<double>& numbers,
+             const std::vector<std::string>& words) {
   Axis axis{.title = setting};
-  if (!points.front().point->number) {
+  if (numbers.empty()) {
     axis.begin = -0.5;
-    axis.end = static_cast<double>(values.size()) - 0.5;
-    axis.ticks = row_axis(values).ticks;
+    axis.end = static_cast<double>(words.size()) - 0.5;
+    axis.ticks = row_axis(words).ticks;
     return axis;
   }
-  std::set<double> places;
-  for (const PlacedPoint& point : points) places.insert(point.position);
-  for (const double place : places) axis.ticks.push_back({place, shortest(place, 10)});
-  const double least = *places.begin(), most = *places.rbegin();
+  for (const double number : numbers) axis.ticks.push_back({number, shortest(number, 10)});
+  const double least = *numbers.begin(), most = *numbers.rbegin();
   axis.log2 = least > 0 && most >= 4 * least;
   const double margin = 0.04 * (most - least) + (most > least ? 0 : 1);
   const double factor = axis.log2 ? std::pow(most / least, 0.04) : 1;
@@ -149,80 +116,84 @@ Axis axis_of(const std::vector<PlacedPoint>& points, const std::vector<std::stri
   return axis;
 }
 
-Plot plot_of(const std::vector<PlacedPoint>& points, const std::vector<GridCurve>& curves,
-             const std::vector<std::string>& values, const std::string& rate) {
-  std::vector<Estimate> figures;
-  Plot plot{.x = axis_of(points, values, curves.front().setting), .y = {.title = rate}};
-  for (size_t i = 0; i < curves.size(); ++i) {
-    const CurvePoint& first = curves[i].points.front();
-    plot.series.push_back({.title = curves[i].others,
-                           .look = first.number ? Look::joined : Look::points,
-                           .colour = i,
-                           .kind = first.arm->runs.front().kind});
-  }
-  Series knees{
-      .title = "smallest within " + plain_percent(1 - least_share_at_knee) + " of the best",
-      .rings = true,
-      .radius = 7};
-  for (const PlacedPoint& point : points) {
-    const Estimate mean = point.side.mean();
-    figures.push_back(mean);
-    plot.series[point.curve].marks.push_back(
-        {point.position, mean.value, mean.interval, point.point->value});
-    if (point.is_knee) knees.marks.push_back({point.position, mean.value});
-  }
-  plot.y.end = 1.05 * axis_end(figures);
-  plot.series.push_back(std::move(knees));
-  std::erase_if(plot.series, [](const Series& series) { return series.marks.empty(); });
-  return plot;
-}
-
-// The points, and what they take beside time.
-TextTable table_of(const RunSet& set, const std::vector<PlacedPoint>& points,
-                   const std::string& setting) {
-  const UnitWords& words = words_of(units_of(set));
-  TextTable table;
-  table.columns = {{"arm"},  {setting, true}, {words.rate, true},     {"n", true},
-                   {"knee"}, {"GB", true},    {words.per_joule, true}};
-  for (const PlacedPoint& point : points) {
-    const RunArm& arm = *point.point->arm;
-    table.rows.push_back({arm.name, point.point->value, estimate_text(point.side.mean()),
-                          std::to_string(timed_runs(arm).size()), point.is_knee ? "knee" : "-",
-                          significant_or_dash(memory_of(arm), 1e-9),
-                          significant_or_dash(samples_per_joule(set, arm, value_of(point)))});
-  }
-  return table;
-}
-
 std::string why_unknown(const char* what, const Maybe<double>& figure) {
   return figure ? "" : std::string(" ") + what + " is not known: " + figure.reason + ".";
 }
 
+// The curves over one setting, as they are added to a chart.
+struct CurvesOfGrid {
+  const RunSet& set;
+  std::vector<std::string> values{};  // of the setting, each once
+  Plot plot{};
+  Series knees{};
+  TextTable table{};  // with what points take beside time
+  std::vector<Estimate> figures{};
+  std::set<double> numbers{};  // the values, where they are some
+  std::string gaps{};          // why figures of the first point are unknown
+
+  // Words stand this far beside their place, as points of equal height would hide each other.
+  void add(const GridCurve& curve, double beside) {
+    const CurvePoint& first = curve.points.front();
+    plot.series.push_back({.title = curve.others,
+                           .look = first.number ? Look::joined : Look::points,
+                           .colour = plot.series.size(),
+                           .kind = first.arm->runs.front().kind});
+    const std::optional<Knee> knee = knee_of(curve);
+    for (const CurvePoint& point : curve.points) {
+      const RunArm& arm = *point.arm;
+      const SideSummary side = summary_of_arm(arm, throughput_metric(unit_of(arm)));
+      if (!side.geometric_mean) continue;
+      const auto word =
+          static_cast<double>(std::ranges::find(values, point.value) - values.begin());
+      const double place = point.number ? *point.number : word + beside;
+      if (point.number) numbers.insert(place);
+      const Estimate mean = figures.emplace_back(side.mean());
+      plot.series.back().marks.push_back({place, mean.value, mean.interval, point.value});
+      const bool is_knee = knee && knee->point == &point;
+      if (is_knee) knees.marks.push_back({place, mean.value});
+      const auto memory = memory_of(arm), per_joule = samples_per_joule(set, arm, mean.value);
+      if (table.rows.empty()) {
+        gaps = why_unknown("Memory", memory) + why_unknown("Power", per_joule);
+      }
+      table.rows.push_back({arm.name, point.value, estimate_text(mean),
+                            std::to_string(timed_runs(arm).size()), is_knee ? "knee" : "-",
+                            significant_or_dash(memory, 1e-9), significant_or_dash(per_joule)});
+    }
+  }
+};
+
 // `curves`: those over one setting.
 Chart curve_chart(const RunSet& set, std::vector<GridCurve> curves) {
   const std::string setting = curves.front().setting;
+  const std::string near_best = plain_percent(1 - least_share_at_knee) + " of the best";
+  const UnitWords& words = words_of(units_of(set));
   Chart chart{.name = "throughput_over_" + setting,
               .title = "Throughput over " + setting,
               .caption = "Geometric mean of runs; whiskers: its 95 % interval, none for one run."};
   const size_t left_out = curves.size() > most_curves ? curves.size() - most_curves : 0;
   curves.resize(curves.size() - left_out);
-  std::vector<std::string> values;
+  CurvesOfGrid drawn{.set = set};
+  drawn.knees = {.title = "smallest within " + near_best, .rings = true, .radius = 7};
+  drawn.table.columns = {{"arm"},  {setting, true}, {words.rate, true},     {"n", true},
+                         {"knee"}, {"GB", true},    {words.per_joule, true}};
   for (const GridCurve& curve : curves) {
-    for (const CurvePoint& point : curve.points) add_new(values, point.value);
+    for (const CurvePoint& point : curve.points) add_new(drawn.values, point.value);
   }
-  const std::vector<PlacedPoint> points = placed_points(curves, values);
-  if (points.empty()) return missing_chart(chart, "no run is complete");
-  if (std::ranges::any_of(points, &PlacedPoint::is_knee)) {
-    chart.caption += " Ring: the smallest batch within " + plain_percent(1 - least_share_at_knee) +
-                     " of the best throughput of its curve.";
+  const auto count = static_cast<double>(curves.size());
+  for (size_t i = 0; i < curves.size(); ++i) {
+    drawn.add(curves[i], 0.6 / count * (static_cast<double>(i) - (count - 1) / 2));
   }
-  chart.table = table_of(set, points, setting);
-  const PlacedPoint& first = points.front();
-  const Maybe<double> per_joule = samples_per_joule(set, *first.point->arm, value_of(first));
-  chart.caption += counts_text(chart.table) + left_out_text(left_out) +
-                   why_unknown("Memory", memory_of(*first.point->arm)) +
-                   why_unknown("Power", per_joule);
-  chart.plots = {plot_of(points, curves, values, words_of(units_of(set)).rate)};
+  if (drawn.figures.empty()) return missing_chart(chart, "no run is complete");
+  if (!drawn.knees.marks.empty()) {
+    chart.caption += " Ring: the smallest batch within " + near_best + " throughput of its curve.";
+  }
+  chart.caption += counts_text(drawn.table) + left_out_text(left_out) + drawn.gaps;
+  chart.table = drawn.table;
+  Plot& plot = chart.plots.emplace_back(drawn.plot);
+  plot.x = axis_of(setting, drawn.numbers, drawn.values);
+  plot.y = {.title = words.rate, .end = 1.05 * axis_end(drawn.figures)};
+  plot.series.push_back(std::move(drawn.knees));
+  std::erase_if(plot.series, [](const Series& series) { return series.marks.empty(); });
   return chart;
 }
 
