@@ -12,12 +12,6 @@ constexpr double room_of_value = 0.2;  // behind the longest bar
 
 std::string csv_number(double value) { return shortest(value, 10); }
 
-// The row in which a mark is drawn.
-std::string row_at(const Plot& plot, double y) {
-  const auto row = static_cast<size_t>(std::max(0.0, std::round(y)));
-  return row < plot.y.ticks.size() ? plot.y.ticks[row].label : "";
-}
-
 // Behind what is drawn of it, and behind a line that is near.
 double place_of_value(const Bar& bar, const Bars& bars) {
   double end = bar.figure.interval ? std::max(bar.figure.value, bar.figure.interval->upper)
@@ -61,7 +55,7 @@ std::string csv_of(const Chart& chart) {
         csv << csv_cell(series.title) << ',' << to_string(series.kind) << ','
             << to_string(series.look) << ',';
         if (plot.rows) {
-          csv << csv_cell(row_at(plot, mark.y)) << ',' << csv_number(mark.x);
+          csv << csv_cell(plot.y.ticks.at(std::lround(mark.y)).label) << ',' << csv_number(mark.x);
         } else {
           csv << csv_number(mark.x) << ',' << csv_number(mark.y);
         }

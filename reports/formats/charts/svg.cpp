@@ -153,19 +153,15 @@ std::vector<Tick> drawn_ticks(const Axis& axis, double length, bool vertical) {
     }
     return kept;
   }
-  std::vector<std::vector<Tick>> choices;
-  if (axis.log2) {
-    for (const std::vector<double>& factors :
-         {std::vector<double>{1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9}, {1, 2, 3, 5, 7}, {1, 2, 5}, {1}}) {
-      choices.push_back(log_ticks(axis, factors));
-    }
-  } else {
-    for (int most = 8; most > 0; --most) choices.push_back(linear_ticks(axis, most));
+  const std::vector<double> factors[] = {
+      {1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9}, {1, 2, 3, 5, 7}, {1, 2, 5}, {1}};
+  const int choices = axis.log2 ? static_cast<int>(std::ssize(factors)) : 8;
+  for (int i = 0; i < choices; ++i) {
+    const std::vector<Tick> ticks =
+        axis.log2 ? log_ticks(axis, factors[i]) : linear_ticks(axis, choices - i);
+    if (have_room(axis, ticks, length, vertical)) return ticks;
   }
-  const auto found = std::ranges::find_if(choices, [&](const std::vector<Tick>& ticks) {
-    return have_room(axis, ticks, length, vertical);
-  });
-  return found == choices.end() ? std::vector<Tick>{} : *found;
+  return {};
 }
 
 // Draws one plot below `top`.
