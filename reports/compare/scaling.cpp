@@ -188,14 +188,6 @@ Coordinates coordinates_of(const RunArm& arm) {
   return found;
 }
 
-std::vector<const RunArm*> arms_of_grid(const RunSet& set) {
-  std::vector<const RunArm*> arms;
-  for (const RunArm& arm : set.arms) {
-    if (arm.grid && !throughput_sessions(arm).empty()) arms.push_back(&arm);
-  }
-  return arms;
-}
-
 // The coordinates that have several values, by their order in the arms.
 std::vector<std::string> varying_coordinates(const std::vector<const RunArm*>& arms) {
   std::map<std::string, std::set<std::string>> values;
@@ -314,7 +306,10 @@ std::string without_reference_text(const RunSet& set, const RunArm& arm) {
 }
 
 std::vector<GridCurve> grid_curves(const RunSet& set) {
-  const std::vector<const RunArm*> arms = arms_of_grid(set);
+  std::vector<const RunArm*> arms;
+  for (const RunArm& arm : set.arms) {
+    if (arm.grid && !throughput_sessions(arm).empty()) arms.push_back(&arm);
+  }
   const std::vector<std::string> varying = varying_coordinates(arms);
   std::vector<GridCurve> curves;
   for (const std::string& name : varying) {

@@ -7,6 +7,9 @@
 
 namespace nearmetal {
 
+namespace json {
+namespace {
+
 std::vector<Warning> notes_of(const ComparisonRow& row) {
   std::vector<Warning> notes = row.notes;
   for (const SideSummary* side : {&row.base_side, &row.new_side}) {
@@ -19,9 +22,6 @@ std::vector<Warning> notes_of(const ComparisonRow& row) {
   }
   return notes;
 }
-
-namespace json {
-namespace {
 
 struct ComparisonDocument {
   std::string schema = "nearmetal/comparison";

@@ -327,16 +327,6 @@ TitledTable table_of(const Explanation& explanation, const CompareOptions& optio
   return text;
 }
 
-// The verdict beside the row: a phone shows no more of it.
-TextTable with_last_column_second(TextTable table) {
-  const auto move = [](auto& cells) {
-    std::rotate(cells.begin() + 1, cells.end() - 1, cells.end());
-  };
-  move(table.columns);
-  for (auto& row : table.rows) move(row);
-  return table;
-}
-
 }  // namespace
 
 Page page_of(const Comparison& comparison) {
@@ -367,8 +357,13 @@ Page comparison_page(const RunSet& base, const RunSet& next, const Comparison& c
   page.verdict = verdict;
   page.leading_charts = 2;  // those of the difference and of the throughput
   page.charts = charts_of(base, next, comparison);
-  const auto rows = std::ranges::find(page.tables, comparison_title, &TitledTable::title);
-  rows->table = with_last_column_second(std::move(rows->table));
+  TextTable& table = find_in(page.tables, comparison_title, &TitledTable::title)->table;
+  // The verdict beside the row: a phone shows no more of it.
+  const auto last_second = [](auto& cells) {
+    std::rotate(cells.begin() + 1, cells.end() - 1, cells.end());
+  };
+  last_second(table.columns);
+  std::ranges::for_each(table.rows, last_second);
   if (options.form == ComparisonForm::sets && !comparison.environment_differences.empty()) {
     page.tables.push_back(table_of_environments(comparison));
   }

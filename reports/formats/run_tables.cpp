@@ -46,22 +46,6 @@ std::string bubble_cell(const RunArm& arm) {
   return runs.empty() ? "-" : estimate_text(mean_estimate(runs)) + " %";
 }
 
-// "2 x 1": replicas, and the stages of each.
-std::vector<std::string> parallelism_row(const RunArm& arm) {
-  const SetRun& any = arm.runs.front();
-  const Metric& metric = throughput_metric(any.run.sample);
-  const SideSummary side = summary_of_arm(arm, metric);
-  const auto ranks = static_cast<double>(any.run.world_size);
-  const int64_t stages = any.run.pipeline ? any.run.pipeline->stages : 1;
-  return {arm.name,
-          std::to_string(any.run.world_size / stages) + " x " + std::to_string(stages),
-          value_in(any.key, "micro_batches", value_in(any.key, "accumulate", "1")),
-          schedule_text(any, stages),
-          mean_text(side, metric),
-          side.geometric_mean ? significant(*side.geometric_mean / ranks, 5) : "-",
-          bubble_cell(arm)};
-}
-
 TitledTable parallelism_table(const RunSet& set) {
   TitledTable titled{.title = "Replicas of the network and stages of each", .table = {}};
   const std::string rate = words_of(set.arms.front().runs.front().run.sample).rate;
@@ -69,7 +53,18 @@ TitledTable parallelism_table(const RunSet& set) {
                           {"schedule"},    {rate + " [95 %]", true}, {rate + " a rank", true},
                           {"bubble", true}};
   for (const RunArm& arm : set.arms) {
-    if (!arm.runs.empty()) titled.table.rows.push_back(parallelism_row(arm));
+    if (arm.runs.empty()) continue;
+    const SetRun& any = arm.runs.front();
+    const Metric& metric = throughput_metric(any.run.sample);
+    const SideSummary side = summary_of_arm(arm, metric);
+    const auto ranks = static_cast<double>(any.run.world_size);
+    const int64_t stages = any.run.pipeline ? any.run.pipeline->stages : 1;
+    titled.table.rows.push_back(
+        {arm.name, std::to_string(any.run.world_size / stages) + " x " + std::to_string(stages),
+         value_in(any.key, "micro_batches", value_in(any.key, "accumulate", "1")),
+         schedule_text(any, stages), mean_text(side, metric),
+         side.geometric_mean ? significant(*side.geometric_mean / ranks, 5) : "-",
+         bubble_cell(arm)});
   }
   return titled;
 }
