@@ -41,7 +41,7 @@ Maybe<double> memory_bytes(const Rank& rank) {
 }
 
 // The GPUs as far as the report shows: MIG devices of one GPU have its address on the PCI bus.
-size_t gpus_of(const RunSet& set, const Run& run) {
+int64_t gpus_of(const RunSet& set, const Run& run) {
   std::set<std::pair<std::string, std::string>> gpus;
   for (const Rank& rank : run.ranks) {
     const Gpu* gpu = gpu_of(set, rank);
@@ -49,17 +49,7 @@ size_t gpus_of(const RunSet& set, const Run& run) {
     const auto environment = static_cast<size_t>(rank.environment);
     gpus.emplace(operating_system_of(set.environments[environment]), *gpu->pci_id);
   }
-  return gpus.size();
-}
-
-// The power of all GPUs, where each rank has its own.
-Maybe<double> power_of_own_gpus(const RunSet& set, const RunArm& arm) {
-  for (const SetRun* run : timed_runs(arm)) {
-    if (static_cast<int64_t>(gpus_of(set, run->run)) != run->run.world_size) {
-      return Unknown{"not every rank has a GPU of its own"};
-    }
-  }
-  return over_ranks(arm, watts, std::plus<>());
+  return std::ssize(gpus);
 }
 
 // The first rank of each job.
@@ -127,17 +117,19 @@ Maybe<double> memory_of(const RunArm& arm) {
   return over_ranks(arm, memory_bytes, std::plus<>());
 }
 
-// One GPU for each job; of several the power of one is not that of all. The jobs of a GPU that MIG
-// divides all see its power, which is not divided.
+// Without a share a GPU for each rank; with one a GPU for all jobs, as of several the power of one
+// is not that of all. The jobs of a GPU that MIG divides all see its power, which is not divided.
 Maybe<double> power_of(const RunSet& set, const RunArm& arm) {
-  if (!arm.share) return power_of_own_gpus(set, arm);
-  if (arm.share->mode == SharingMode::vgpu && arm.share->jobs > 1)
+  if (arm.share && arm.share->mode == SharingMode::vgpu && arm.share->jobs > 1)
     return Unknown{"the jobs are on several VMs"};
   for (const SetRun* run : timed_runs(arm)) {
-    if (run->run.world_size > arm.share->jobs) return Unknown{"a job has several GPUs"};
-    if (gpus_of(set, run->run) > 1) return Unknown{"the jobs are on several GPUs"};
+    const int64_t gpus = gpus_of(set, run->run), ranks = run->run.world_size;
+    if (!arm.share && gpus != ranks) return Unknown{"not every rank has a GPU of its own"};
+    if (!arm.share) continue;
+    if (ranks > arm.share->jobs) return Unknown{"a job has several GPUs"};
+    if (gpus > 1) return Unknown{"the jobs are on several GPUs"};
   }
-  return worst_of_ranks(arm, watts);
+  return arm.share ? worst_of_ranks(arm, watts) : over_ranks(arm, watts, std::plus<>());
 }
 
 Maybe<double> samples_per_joule(const RunSet& set, const RunArm& arm, double throughput) {
