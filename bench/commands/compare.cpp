@@ -160,8 +160,8 @@ Examples:
 The verdict follows from the confidence interval of the difference: EQUIVALENT if it lies within the
 margin, SLOWER or FASTER if it lies beyond it, else INCONCLUSIVE. Against a reference, WITHIN is
 what its machines show, SLOWER and FASTER what lies beyond 95 % of them. The exit code is 0
-whatever the verdict, and 4 if runs differ in what must agree or have no row in common. If both sides ran with
---attribute, compare also says where the difference comes from.
+whatever the verdict, and 4 if runs differ in what must agree or have no row in common. If both
+sides ran with --attribute, compare also says where the difference comes from.
 
 )";
 

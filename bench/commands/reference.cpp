@@ -72,56 +72,20 @@ std::map<std::string, RunArm> by_machine(const RunArm& arm) {
   return machines;
 }
 
-// Relative standard deviation of the means of machines.
-std::string spread_of(const std::map<std::string, RunArm>& machines) {
-  std::vector<double> means;
-  for (const auto& [name, arm] : machines) means.push_back(mean_of(throughput_sessions(arm)));
-  const auto spread = run_spread(means, {});
-  return spread ? plain_percent(std::round(1e4 * spread->deviation) / 1e4) : "-";
-}
-
 std::string day_of(const std::string& time_stamp) { return time_stamp.substr(0, 10); }
-
-std::vector<std::string> work_row(const Reference& reference, const RunArm& arm) {
-  const auto machines = by_machine(arm);
-  const auto [first, last] = std::ranges::minmax(
-      transformed(arm.runs, [](const SetRun& run) { return day_of(run.run.started_at); }));
-  std::vector<double> means;
-  for (const auto& [name, of_one] : machines) means.push_back(mean_of(throughput_sessions(of_one)));
-  const SetRun& run = arm.runs.front();
-  return {reference.name,
-          run.run.device_name,
-          work_of(run),
-          std::to_string(machines.size()),
-          std::to_string(arm.runs.size()),
-          first,
-          last,
-          significant(geometric_mean(means)),
-          spread_of(machines)};
-}
 
 void add_options_of_list(Options& options, ReferenceForm& form) {
   add_references_option(options, form.folder);
 }
 
 ExitCode run_list(const ReferenceForm& form, const Context& context) {
-  TextTable table{.columns = {{"name"},
-                              {"device"},
-                              {"work"},
-                              {"machines", true},
-                              {"runs", true},
-                              {"first"},
-                              {"last"},
-                              {"samples/s", true},
-                              {"spread", true}}};
-  for (const Reference& reference : known_references(form.folder)) {
-    for (const RunArm& arm : reference.runs.arms) table.rows.push_back(work_row(reference, arm));
+  const std::vector<Reference> references = known_references(form.folder);
+  for (const Reference& reference : references) {
+    print_line(context.terminal.out, reference.name + ": " + reference_works(reference));
   }
-  if (table.rows.empty()) {
+  if (references.empty()) {
     print_line(context.terminal.out, "no references in " + form.folder +
                                          "; nearmetal reference add NAME FILE... makes one");
-  } else {
-    print_aligned(context.terminal.out, table);
   }
   return ExitCode::ok;
 }

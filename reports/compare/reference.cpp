@@ -207,8 +207,7 @@ int64_t differences_of(const SetRun& run, const SetRun& next,
 // Of a reference, what is nearest to the work of each arm.
 struct Match {
   RunSet runs;
-  int64_t differences = 0;
-  size_t machines = 0;  // of the runs
+  int64_t differences = 0;  // of the keys, that nothing allows
 };
 
 void match_arm(Match& match, const Reference& reference, const RunArm& arm,
@@ -223,13 +222,10 @@ void match_arm(Match& match, const Reference& reference, const RunArm& arm,
   }
   match.differences += fewest;
   if (nearest == nullptr) return;
-  std::set<std::string> machines;
   for (const SetRun& run : nearest->runs) {
     if (find_in(arm.runs, run.machine, &SetRun::machine) != nullptr) continue;
     add_run(match.runs, arm.name, run, reference.runs.environments);
-    machines.insert(run.machine);
   }
-  match.machines += machines.size();
 }
 
 Match match_of(const Reference& reference, const RunSet& next,
@@ -258,29 +254,15 @@ std::chrono::sys_days day_of(const std::string& time_stamp) {
   return std::chrono::year(number(0, 4)) / number(5, 2) / number(8, 2);
 }
 
-std::string latest_start(const RunSet& set) {
-  std::string latest;
-  for (const SetRun& run : all_runs(set)) latest = std::max(latest, run.run.started_at);
-  return latest;
+const SetRun& latest_run(const RunSet& set) {
+  const auto runs = all_runs(set);
+  return *std::ranges::max_element(
+      runs, {}, [](const SetRun& run) -> const std::string& { return run.run.started_at; });
 }
 
-template <class ValueOf>
-std::vector<std::string> distinct(const RunSet& set, const ValueOf& value_of) {
-  std::set<std::string> values;
-  for (const SetRun& run : all_runs(set)) values.insert(value_of(run));
-  return {values.begin(), values.end()};
-}
-
-std::vector<std::string> hypervisors_of(const RunSet& set) {
-  std::vector<std::string> names;
-  for (const Environment& environment : set.environments) {
-    add_new(names, environment.virtualisation.hypervisor.value.value_or("an unknown hypervisor"));
-  }
-  return names;
-}
-
-bool have_common(const std::vector<std::string>& a, const std::vector<std::string>& b) {
-  return std::ranges::any_of(a, [&](const auto& value) { return find_in(b, value) != nullptr; });
+std::string hypervisor_of(const RunSet& set, const SetRun& run) {
+  const Environment& host = set.environments.at(run.run.ranks.at(0).environment);
+  return host.virtualisation.hypervisor.value.value_or("an unknown hypervisor");
 }
 
 }  // namespace
@@ -336,12 +318,19 @@ ReferenceAddition add_to_reference(const fs::path& folder, const std::string& na
 }
 
 std::string reference_works(const Reference& reference) {
-  std::vector<std::string> works;
-  for (const RunArm& arm : reference.runs.arms) {
-    const SetRun& run = arm.runs.front();
-    add_new(works, run.run.device_name + ": " + work_of(run));
-  }
-  return joined(works);
+  return joined(transformed(reference.runs.arms,
+                            [](const RunArm& arm) {
+                              std::set<std::string> machines, days;
+                              for (const SetRun& run : arm.runs) {
+                                machines.insert(run.machine);
+                                days.insert(run.run.started_at.substr(0, day_digits));
+                              }
+                              const SetRun& run = arm.runs.front();
+                              return run.run.device_name + ", " + work_of(run) + ", " +
+                                     counted(std::ssize(machines), "machine") + ", " +
+                                     *days.begin() + " to " + *days.rbegin();
+                            }),
+                "; ");
 }
 
 const Reference& reference_named(const std::vector<Reference>& references,
@@ -372,7 +361,7 @@ Reference matching_reference(const std::vector<Reference>& references,
                              const std::optional<std::string>& name, const RunSet& next,
                              const std::vector<std::string>& allow_differ) {
   const auto with_machines = [&](const std::string& found, Match match) -> Reference {
-    if (match.machines > 0) return {found, std::move(match.runs)};
+    if (!match.runs.arms.empty()) return {found, std::move(match.runs)};
     throw NotComparable("the reference " + found + " has no other machine than this one");
   };
   if (name) {
@@ -381,10 +370,9 @@ Reference matching_reference(const std::vector<Reference>& references,
   std::optional<std::pair<Match, std::string>> best;
   for (const Reference& reference : references) {
     Match match = match_of(reference, next, allow_differ);
-    const auto better = [](const Match& a, const Match& b) {
-      return std::pair(-a.differences, a.machines) > std::pair(-b.differences, b.machines);
-    };
-    if (!best || better(match, best->first)) best.emplace(std::move(match), reference.name);
+    if (!best || match.differences < best->first.differences) {
+      best.emplace(std::move(match), reference.name);
+    }
   }
   if (!best || best->first.differences > 0) {
     throw NotComparable("no reference has this work (" + work_line(next) + "); " +
@@ -396,20 +384,21 @@ Reference matching_reference(const std::vector<Reference>& references,
 
 std::vector<Warning> doubts_of_reference(const RunSet& reference, const RunSet& next) {
   std::vector<Warning> doubts;
-  if (reference.arms.empty()) return doubts;
-  const auto version = [](const SetRun& run) { return run.tool.version; };
-  const int64_t days = (day_of(latest_start(next)) - day_of(latest_start(reference))).count();
+  if (all_runs(reference).empty() || all_runs(next).empty()) return doubts;
+  const SetRun& there = latest_run(reference);
+  const SetRun& here = latest_run(next);
+  const int64_t days = (day_of(here.run.started_at) - day_of(there.run.started_at)).count();
   if (days > oldest_reference_days) {
     doubts.push_back({"reference_old", "the reference is " + std::to_string(days) + " days old"});
   }
-  const std::vector<std::string> versions = distinct(reference, version);
-  if (!have_common(versions, distinct(next, version))) {
-    doubts.push_back({"reference_version", "the reference is of nearmetal " + joined(versions)});
+  if (there.tool.version != here.tool.version) {
+    doubts.push_back({"reference_version", "the latest run of the reference is of nearmetal " +
+                                               there.tool.version + ", not " + here.tool.version});
   }
-  const std::vector<std::string> there = hypervisors_of(reference), here = hypervisors_of(next);
-  if (!have_common(there, here)) {
-    doubts.push_back({"reference_hypervisor", "the reference is of machines with " + joined(there) +
-                                                  ", this one has " + joined(here)});
+  const std::string then = hypervisor_of(reference, there), now = hypervisor_of(next, here);
+  if (then != now) {
+    doubts.push_back({"reference_hypervisor",
+                      "the reference is of machines with " + then + ", this one has " + now});
   }
   return doubts;
 }

@@ -26,7 +26,7 @@ std::vector<Reference> read_references(const std::filesystem::path& folder);
 /// Throws InvalidReport that names those there are.
 const Reference& reference_named(const std::vector<Reference>& references, const std::string& name);
 
-/// "NVIDIA H200: resnet50 training, fp16, batch 256"; of several, one after another.
+/// "NVIDIA H200, resnet50 training, fp16, batch 256, 12 machines, 2026-11-20 to 2026-11-24; ...".
 std::string reference_works(const Reference& reference);
 
 /// Numbers of runs.
@@ -57,8 +57,8 @@ Reference matching_reference(const std::vector<Reference>& references,
 /// Days from its latest run, after which a reference is called old.
 inline constexpr int64_t oldest_reference_days = 180;
 
-/// What a reader should know of a reference beside these runs: its age, other versions of
-/// nearmetal, other hypervisors.
+/// What a reader should know of a reference beside these runs, by the latest run of each: its age,
+/// another version of nearmetal, another hypervisor.
 std::vector<Warning> doubts_of_reference(const RunSet& reference, const RunSet& next);
 
 }  // namespace nearmetal

@@ -25,30 +25,22 @@ std::string capitalised(std::string text) {
 
 const char* label_of(const SideSummary& side) { return side.emulated ? " (emulated)" : ""; }
 
-// "this machine is within what 12 machines of h200 showed on 3 days, -0.31 % [-1.4, +0.8] from
-// their mean"; "this machine is slower than 95 % of 12 machines of h200 by 4.1 % or more, ...". The
-// bound of the interval that is nearer to 0 is the distance to where all but alpha of machines are.
+// "within what 12 machines of h200 showed on 3 days"; "slower than 95 % of 12 machines of h200 by
+// 4.1 % or more": the bound of the interval that is nearer to 0.
 std::string place_among_machines(const ComparisonRow& row, const CompareOptions& options) {
-  const SideSummary& side = row.base_side;
-  const std::string machines = counted(side.machines, "machine") + " of " + options.reference;
-  const std::string subject = (metric_from(row.metric).is_throughput ? "" : row.metric + " of ") +
-                              std::string("this machine");
-  const std::string from_mean = ", " + size_of(row) + " from their mean";
-  if (!row.difference_interval || row.verdict == Verdict::within) {
-    return subject + " is " + (row.verdict == Verdict::within ? "within" : "compared with") +
-           " what " + machines + " showed on " + counted(side.days, "day") + from_mean;
+  const std::string machines =
+      counted(row.base_side.machines, "machine") + " of " + options.reference;
+  const Interval interval = row.difference_interval.value.value_or(Interval{-1, 1});
+  const bool lower = interval.upper < 0;
+  if (!lower && interval.lower <= 0) {
+    return (row.verdict == Verdict::within ? "within what " : "compared with what ") + machines +
+           " showed on " + counted(row.base_side.days, "day");
   }
-  const Interval& interval = *row.difference_interval;
-  const bool down = interval.upper < 0;
-  const bool beyond = down || interval.lower > 0;
-  if (!beyond) return subject + " is at the edge of what " + machines + " showed" + from_mean;
   const Metric& metric = metric_from(row.metric);
-  const bool is_worse = down == metric.higher_is_better;
-  const std::string how =
-      metric.is_throughput ? (is_worse ? "slower" : "faster") : (is_worse ? "worse" : "better");
-  return subject + " is " + how + " than " + plain_percent(1 - options.rule.alpha) + " of " +
-         machines + " by " + plain_percent(std::abs(down ? interval.upper : interval.lower)) +
-         " or more" + from_mean;
+  const std::string way =
+      metric.is_throughput ? (lower ? "slower" : "faster") : (lower ? "lower" : "higher");
+  return way + " than " + plain_percent(1 - options.rule.alpha) + " of " + machines + " by " +
+         plain_percent(std::abs(lower ? interval.upper : interval.lower)) + " or more";
 }
 
 // "the VM is slower than bare metal, -6.00 % [-7.9, -4.1]"; by other metrics "p99_step_seconds of
@@ -58,7 +50,6 @@ std::string clause_of(const ComparisonRow& row, const CompareOptions& options) {
   if (row.doubt) {
     return "whether " + words.new_name + " differs from " + words.base_name + " is in doubt";
   }
-  if (options.form == ComparisonForm::reference) return place_among_machines(row, options);
   const bool of_throughput = metric_from(row.metric).is_throughput;
   const bool down = *row.difference < 0;
   const Maybe<Interval>& interval = row.difference_interval;
@@ -69,6 +60,9 @@ std::string clause_of(const ComparisonRow& row, const CompareOptions& options) {
       words.base_name + label_of(row.base_side) + (row.since.empty() ? "" : " since " + row.since);
   const std::string next =
       (of_throughput ? "" : row.metric + " of ") + words.new_name + label_of(row.new_side);
+  if (options.form == ComparisonForm::reference) {
+    return next + " is " + place_among_machines(row, options) + ", " + size + " from their mean";
+  }
   constexpr double least_shown = 5e-5;  // 0.01 % rounded
   if (std::abs(*row.difference) < least_shown)
     return next + " differs from " + base + " by " + size;

@@ -142,7 +142,7 @@ class Reference(comparing.CompareTest):
         process = self.call("compare", *new, "--reference")
         first = unwrapped(process.out).split(": WITHIN")[1].split("verdict")[0]
         self.assertIn("the reference is 301 days old", first)
-        self.assertIn("the reference is of nearmetal", first)
+        self.assertIn("the latest run of the reference is of nearmetal 0.1.0, not 9.0.0", first)
         self.assertIn("this one has xen", first)
 
     def test_reports_say_where_a_machine_stands(self):
