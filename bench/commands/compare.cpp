@@ -155,6 +155,7 @@ Examples:
   nearmetal compare --bare metal*.json --vm vm*.json    a VM against bare metal
   nearmetal compare --bare metal*.json --container pod*.json   a container or pod against it
   nearmetal compare old.json new.json --price-per-gpu-hour 4.20   also hours and cost to train
+  nearmetal compare --a vgpu=old/ --b passthrough=new/   two set-ups, by any names
   nearmetal compare run*.json --reference fleet    this machine among others of its kind
 
 The verdict follows from the confidence interval of the difference: EQUIVALENT if it lies within the
@@ -187,10 +188,21 @@ void choose_places(CompareForm& form) {
   form.one_new = {places[1]};
 }
 
+// The places of a side, and its name.
+void take_named(Places& places, const std::string& flag, std::string& title) {
+  if (places.empty()) return;
+  GroupedPlaces groups = grouped_places(places);
+  if (groups.size() != 1 || groups.front().first.empty()) {
+    throw std::invalid_argument(flag + " takes one name and files: NAME=FILE...");
+  }
+  title = groups.front().first;
+  places = groups.front().second;
+}
+
 // The whole other side.
 void check_reference(const CompareForm& form) {
   const auto is_empty = [](const Places* places) { return places->empty(); };
-  const std::array others = {&form.request.base, &form.bare, &form.vm, &form.container};
+  const std::array others = {&form.request.base, &form.bare, &form.vm, &form.container, &form.a};
   if (!std::ranges::all_of(others, is_empty) || form.request.next.empty()) {
     throw std::invalid_argument("--reference is the base: give the reports of new runs alone");
   }
@@ -200,6 +212,8 @@ void choose_sides(CompareForm& form) {
   CompareRequest& request = form.request;
   check(request.costs);
   choose_places(form);
+  take_named(form.a, "--a", request.options.base_title);
+  take_named(form.b, "--b", request.options.new_title);
   if (request.reference.asked) return check_reference(form);
   if (!form.vm.empty() && !form.container.empty()) {
     throw std::invalid_argument(
@@ -207,13 +221,14 @@ void choose_sides(CompareForm& form) {
   }
   const auto given =
       std::ranges::count_if(std::array{&form.one_base, &form.one_new, &request.base, &request.next,
-                                       &form.bare, &form.vm, &form.container},
+                                       &form.bare, &form.vm, &form.container, &form.a, &form.b},
                             [](const Places* places) { return !places->empty(); });
   const std::tuple<Places&, Places&, ComparisonForm> forms[] = {
       {request.base, request.next, ComparisonForm::sets},
       {form.one_base, form.one_new, ComparisonForm::sets},
       {form.bare, form.vm, ComparisonForm::vm},
-      {form.bare, form.container, ComparisonForm::container}};
+      {form.bare, form.container, ComparisonForm::container},
+      {form.a, form.b, ComparisonForm::sets}};
   for (const auto& [base, next, claim] : forms) {
     if (given != 2 || base.empty() || next.empty()) continue;
     request.base = base;
@@ -223,7 +238,7 @@ void choose_sides(CompareForm& form) {
   }
   throw std::invalid_argument(
       "compare takes one of: BASE NEW; --base FILE... --new FILE...; --bare FILE... --vm "
-      "FILE...; --bare FILE... --container FILE...");
+      "FILE...; --bare FILE... --container FILE...; --a NAME=FILE... --b NAME=FILE...");
 }
 
 // A forecast as BASE, against what was measured later.
@@ -265,7 +280,8 @@ ExitCode compare_runs(const CompareForm& form, const Context& context) {
   for (const RunSet& side : sides) remark_foreign(side, context.terminal);
   CompareOptions options = request.options;
   if (request.costs.asked() && options.metrics.empty()) options.metrics = {throughput_of_runs};
-  const SideWords& words = words_of(options.form, shows_hypervisor(sides[0]));
+  options.bare_is_virtual = shows_hypervisor(sides[0]);
+  const SideWords words = words_of(options);
   add_costs(sides[0], request.costs, words.base_title + ", ");
   add_costs(sides[1], request.costs, words.new_title + ", ");
   for (const RunArm& arm : sides[0].arms) {
@@ -369,6 +385,8 @@ void add_compare_options(Options& options, CompareForm& form) {
                  [&form](const Places& places) { take_places(form, places); });
   options.paths("--base", "FILE...", request.base, "base reports, to compare with");
   options.paths("--new", "FILE...", request.next, "new reports");
+  options.paths("--a", "NAME=FILE...", form.a, "base reports, under a name of the side");
+  options.paths("--b", "NAME=FILE...", form.b, "new reports, in the same way");
   options.paths("--bare", "FILE...", form.bare, "reports of bare metal");
   options.paths("--vm", "FILE...", form.vm,
                 "reports of a VM; also lists how the two machines differ");

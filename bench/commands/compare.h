@@ -65,6 +65,7 @@ struct CompareForm {
   Places places;               // BASE NEW, as they are given
   Places one_base, one_new;    // one place of each
   Places bare, vm, container;  // sides of their own names
+  Places a, b;                 // NAME=FILE...
 };
 
 /// One of the forms fills the sides of the request.

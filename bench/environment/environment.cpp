@@ -314,6 +314,7 @@ Environment find_environment(const fs::path& root, const SystemQueries& queries)
   found.memory_limit_bytes = limit_of(limits.memory_bytes, limits.knows_memory);
   found.hypervisor_cpu_flag = hypervisor_flag(root);
   found.virtualisation = find_virtualisation(root, queries, found.hypervisor_cpu_flag);
+  found.virtualisation.interposer = interposer();
   found.processor = find_processor(root);
   found.limits = find_limits(root);
   found.storage = find_storage(root);

@@ -237,6 +237,18 @@ void add_vgpu(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
   gpu.vgpu_scheduler = scheduler_of(nvml, device);
 }
 
+// One answer for all GPUs of the system.
+Maybe<std::string> confidential_computing(const Nvml& nvml) {
+  // nvmlConfComputeSystemState_t.
+  struct State {
+    unsigned environment, feature, devtools;
+  };
+  const auto state = nvml.ask<State>("nvmlSystemGetConfComputeState");
+  if (!state) return Unknown{state.reason};
+  if (state->devtools != 0) return std::string("devtools");
+  return std::string(state->feature != 0 ? "on" : "off");
+}
+
 void add_device_facts(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
   gpu.serial = nvml.text("nvmlDeviceGetSerial", device);
   gpu.vbios = nvml.text("nvmlDeviceGetVbiosVersion", device);
@@ -249,6 +261,7 @@ void add_device_facts(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
   add_ids(gpu, nvml, device);
   add_mig(gpu, nvml, device);
   add_vgpu(gpu, nvml, device);
+  gpu.confidential = confidential_computing(nvml);
   add_nvlinks(gpu, nvml, device);
   add_peers(gpu, nvml, device);
 }

@@ -1,5 +1,8 @@
 #include "bench/environment/virtualisation.h"
 
+#include <dlfcn.h>
+#include <link.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -177,6 +180,23 @@ bool is_kernel_5_12(const std::string& version) {
          (major > 5 || (major == 5 && minor >= 12));
 }
 
+// Of a guest. Plain SEV has no sign that programs can read, and CPUs of hosts have its flags, too.
+Maybe<std::string> confidential(const fs::path& root, const SystemQueries& queries,
+                                const Virtualisation& found) {
+  const Maybe<std::string> flags = value_in(root / "proc/cpuinfo", "flags", ':');
+  const std::vector<std::string> words = words_in(flags.value.value_or(""));
+  const auto has = [&](const char* flag) { return std::ranges::count(words, flag) > 0; };
+  if (has("tdx_guest") || is_there(root / "dev/tdx_guest")) return std::string("tdx");
+  for (const char* sign : {"dev/sev-guest", "sys/bus/platform/devices/sev-guest"}) {
+    if (is_there(root / sign)) return std::string("sev-snp");
+  }
+  if (found.machine.value == MachineKind::bare_metal) return std::string("none");
+  if (Maybe<std::string> answer = queries.detect_virt("--cvm")) return answer;
+  if (!flags) return flags;
+  if (has("sev")) return Unknown{"a guest of plain SEV would show no sign of it"};
+  return std::string("none");
+}
+
 Maybe<std::string> cpuid_signature() {
 #if defined(__x86_64__)
   unsigned a = 0, b = 0, c = 0, d = 0;
@@ -265,6 +285,7 @@ Virtualisation find_virtualisation(const fs::path& root, const SystemQueries& qu
   found.container = container.empty() ? "none" : container;
   conclude_machine(root, hypervisor_cpu_flag, found);
   found.hypervisor_version = hypervisor_version(root, queries, found);
+  found.confidential = confidential(root, queries, found);
   return found;
 }
 
@@ -284,14 +305,53 @@ Maybe<bool> dma_buf_by_kernel(const fs::path& root) {
       "dma-bufs for RDMA came with Linux 5.12; distributions may add them to older ones"};
 }
 
-std::optional<std::string> contradiction(MachineKind claim, const Virtualisation& found) {
-  if (claim == MachineKind::container) {
-    if (found.container.value == "none") return "nothing shows a container";
-    return std::nullopt;
+std::optional<std::string> contradiction(MachineKind claim, const Environment& found) {
+  const Maybe<bool> shown = shows(claim, found);
+  if (!shown || *shown) return std::nullopt;
+  switch (claim) {
+    case MachineKind::vm:
+      return "no hypervisor shows (CPUID, DMI, systemd-detect-virt)";
+    case MachineKind::bare_metal:
+      break;
+    case MachineKind::container:
+      return "nothing shows a container";
+    case MachineKind::vgpu:
+      return "not all GPUs are vGPUs (NVML)";
+    case MachineKind::pass_through:
+      return "not all GPUs are passed through (NVML)";
+    case MachineKind::confidential:
+      return "neither CPU nor GPU shows confidential computing";
+    case MachineKind::interposed:
+      return "no library stands before libcuda";
   }
-  if (!found.machine || *found.machine == claim) return std::nullopt;
-  if (claim == MachineKind::vm) return "no hypervisor shows (CPUID, DMI, systemd-detect-virt)";
-  return "there is a hypervisor" + (found.hypervisor ? ": " + *found.hypervisor : std::string());
+  const Maybe<std::string>& hypervisor = found.virtualisation.hypervisor;
+  return "there is a hypervisor" + (hypervisor ? ": " + *hypervisor : std::string());
+}
+
+Maybe<std::string> interposer(const char* library, const char* function) {
+  void* const own = dlopen(library, RTLD_NOLOAD | RTLD_LAZY);
+  if (own == nullptr) return Unknown{std::string(library) + " is not loaded"};
+  struct Search {
+    const char* function;
+    void* real;
+    std::string found;
+  } search{function, dlsym(own, function), "none"};
+  dlclose(own);
+  const auto look = [](dl_phdr_info* loaded, size_t, void* data) {
+    auto& search = *static_cast<Search*>(data);
+    void* const handle = dlopen(loaded->dlpi_name, RTLD_NOLOAD | RTLD_LAZY);
+    void* const named = handle == nullptr ? nullptr : dlsym(handle, search.function);
+    if (handle != nullptr) dlclose(handle);
+    Dl_info place{};
+    // dlsym() also looks in what the library needs.
+    const bool is_its_own = named != nullptr && dladdr(named, &place) != 0 &&
+                            reinterpret_cast<ElfW(Addr)>(place.dli_fbase) == loaded->dlpi_addr;
+    if (!is_its_own || named == search.real) return 0;
+    search.found = loaded->dlpi_name;
+    return 1;
+  };
+  dl_iterate_phdr(look, &search);
+  return search.found;
 }
 
 }  // namespace nearmetal

@@ -38,6 +38,11 @@ Maybe<bool> peer_memory_module(const std::filesystem::path& root);
 Maybe<bool> dma_buf_by_kernel(const std::filesystem::path& root);
 
 /// Where what was found contradicts what the user says that it is, if anywhere.
-std::optional<std::string> contradiction(MachineKind claim, const Virtualisation& found);
+std::optional<std::string> contradiction(MachineKind claim, const Environment& found);
+
+/// The file of a library of this process that has a function which programs take for that of
+/// `library`, loaded as well: "/usr/local/vgpu/libvgpu.so"; none.
+Maybe<std::string> interposer(const char* library = "libcuda.so.1",
+                              const char* function = "cuMemAlloc_v2");
 
 }  // namespace nearmetal

@@ -105,12 +105,9 @@ std::string other_vgpu(const Gpu& gpu, const std::string& profile) {
   return *gpu.vgpu_profile == profile ? "" : "a vGPU " + *gpu.vgpu_profile;
 }
 
-std::string other_machine(const Virtualisation& found, MachineKind kind) {
-  const bool by_container = kind == MachineKind::container;
-  if (by_container ? !found.container : !found.machine) {
-    return "no sign of what it is: " +
-           (by_container ? found.container.reason : found.machine.reason);
-  }
+std::string other_machine(const Environment& found, MachineKind kind) {
+  const Maybe<bool> shown = shows(kind, found);
+  if (!shown) return "no sign of what it is: " + shown.reason;
   const auto why = contradiction(kind, found);
   return why ? "signs of another: " + *why : "";
 }
@@ -195,7 +192,7 @@ void require_expected(const Expectation& expected, const Environment& environmen
   require_gpu(expect_mig, expected.mig, other_mig_device);
   require_gpu(expect_vgpu, expected.vgpu, other_vgpu);
   if (const auto kind = expected.environment) {
-    require(expect_environment, to_string(*kind), other_machine(environment.virtualisation, *kind));
+    require(expect_environment, to_string(*kind), other_machine(environment, *kind));
   }
   if (expected.cpus) {
     const std::string found = to_cpu_list(usable_cpus());

@@ -72,7 +72,7 @@ void fill_status(const RankResult& result, Run& run) {
 void warn_of_environment(const RunConfig& config, const Environment& environment, Run& run) {
   if (environment.claim) {
     const std::string claim = to_string(*environment.claim);
-    if (const auto why = contradiction(*environment.claim, environment.virtualisation)) {
+    if (const auto why = contradiction(*environment.claim, environment)) {
       warn(run, "claim_contradicted", "--environment says " + claim + ", but " + *why);
     }
   }

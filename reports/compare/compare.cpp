@@ -160,7 +160,7 @@ void add_rows(Comparison& comparison, const ArmPair& pair,
     }
   };
   if (pair.base == nullptr || pair.next == nullptr) {
-    const SideWords& words = words_of(comparison.options);
+    const SideWords words = words_of(comparison.options);
     return add_without_figures("only in " +
                                (pair.base == nullptr ? words.new_name : words.base_name));
   }
@@ -274,7 +274,7 @@ std::string other_steps(const ArmPair& pair, const CompareOptions& options) {
 // Why there is no explanation; empty where there is one.
 std::string not_explained(const ArmPair& pair, const CompareOptions& options,
                           const ExplainedSide& base_side, const ExplainedSide& new_side) {
-  const SideWords& words = words_of(options);
+  const SideWords words = words_of(options);
   const std::string what = "the cause of the difference is not known (";
   const std::string work = other_steps(pair, options);
   if (!work.empty()) return what + "steps of other work: " + work + ")";
@@ -421,7 +421,7 @@ Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions&
                    const RunSet& anchor) {
   Comparison comparison{options};
   comparison.options.bare_is_virtual = shows_hypervisor(base);
-  const SideWords& words = words_of(comparison.options);
+  const SideWords words = words_of(comparison.options);
   comparison.work = work_lines({{words.base_title, &base}, {words.new_title, &next}});
   const std::vector<ArmPair> pairs = paired_arms(base, next);
   const std::vector<const Metric*> metrics = compared_metrics(pairs, options);
@@ -446,6 +446,11 @@ Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions&
         environment_differences(base.environments, next.environments);
     if (options.form != ComparisonForm::sets)
       comparison.notes = doubts_of_claim(base, next, options.form);
+  }
+  const std::string of_base = kinds_text(base), of_new = kinds_text(next);
+  if (options.form == ComparisonForm::sets && of_base != of_new && !of_base.empty()) {
+    comparison.notes.push_back({"setups_differ", words.base_name + " shows " + of_base + "; " +
+                                                     words.new_name + " shows " + of_new});
   }
   if (const auto note = note_of_rows_left_out(pairs, metrics)) comparison.notes.push_back(*note);
   for (const ArmPair& pair : pairs) {

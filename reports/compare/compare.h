@@ -51,9 +51,10 @@ struct CompareOptions {
   RowOrder order = RowOrder::verdict;
   std::vector<std::string> allow_differ;  // fields of the comparable key
   ComparisonForm form = ComparisonForm::sets;
-  std::string reference{};       // its name, by that form
-  bool base_can_grow = true;     // whether more runs of the base can be had
-  bool bare_is_virtual = false;  // whether the base shows a hypervisor, as compare() finds
+  std::string reference{};                // its name, by that form
+  std::string base_title{}, new_title{};  // of sets that were named; empty: as the form says
+  bool base_can_grow = true;              // whether more runs of the base can be had
+  bool bare_is_virtual = false;           // whether the base shows a hypervisor, as compare() finds
 };
 
 /// Confidence of the intervals of each side by itself; those of differences follow alpha.
@@ -144,7 +145,9 @@ struct SideWords {
   std::string base_title, new_title, base_name, new_name;
 };
 const SideWords& words_of(ComparisonForm form, bool bare_is_virtual = false);
-inline const SideWords& words_of(const CompareOptions& options) {
+inline SideWords words_of(const CompareOptions& options) {
+  const std::string &base = options.base_title, &next = options.new_title;
+  if (!base.empty()) return {base, next, base, next};
   return words_of(options.form, options.bare_is_virtual);
 }
 

@@ -62,8 +62,7 @@ std::optional<bool> is_virtual(const Environment& environment) {
 
 // Whether it is in a container, where that is known.
 std::optional<bool> is_contained(const Environment& environment) {
-  const Maybe<std::string>& container = environment.virtualisation.container;
-  return container ? std::optional(*container != "none") : std::nullopt;
+  return shows(MachineKind::container, environment).value;
 }
 
 enum class Slows { when_lower, when_higher, unknown };
@@ -160,6 +159,18 @@ std::vector<EnvironmentDifference> environment_differences(const std::vector<Env
            (is_of_launch(found.name, found.base) && is_of_launch(found.name, found.other));
   });
   return differences;
+}
+
+std::string kinds_text(const RunSet& set) {
+  std::vector<std::string> kinds;
+  for (size_t i = 0; i < names_of(MachineKind{}).size() && !set.environments.empty(); ++i) {
+    const auto kind = static_cast<MachineKind>(i);
+    const bool all = std::ranges::all_of(set.environments, [&](const Environment& environment) {
+      return shows(kind, environment).value == true;
+    });
+    if (all) kinds.emplace_back(to_string(kind));
+  }
+  return joined(kinds);
 }
 
 bool shows_hypervisor(const RunSet& set) {

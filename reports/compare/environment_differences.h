@@ -29,6 +29,9 @@ std::vector<std::pair<std::string, std::string>> joined_facts(const std::vector<
 std::vector<EnvironmentDifference> environment_differences(const std::vector<Environment>& base,
                                                            const std::vector<Environment>& other);
 
+/// What all machines of a side show that they are: "vm, vgpu".
+std::string kinds_text(const RunSet& set);
+
 /// Whether a machine of these runs is a VM, by what was found there.
 bool shows_hypervisor(const RunSet& set);
 

@@ -93,9 +93,14 @@ struct NicPath {
   bool operator==(const NicPath&) const = default;
 };
 
-/// The kind of a machine, as it is found or as its user says.
-enum class MachineKind { vm, bare_metal, container };
-constexpr auto names_of(MachineKind) { return std::array{"vm", "bare-metal", "container"}; }
+/// What a machine is, as it is found or as its user says. vgpu, pass_through: of its GPUs, all of
+/// them. confidential: by its CPU or a GPU. interposed: a library stands between programs and the
+/// driver of its GPUs, as those that limit a share of one do.
+enum class MachineKind { vm, bare_metal, container, vgpu, pass_through, confidential, interposed };
+constexpr auto names_of(MachineKind) {
+  return std::array{"vm",          "bare-metal",   "container", "vgpu",
+                    "passthrough", "confidential", "interposed"};
+}
 
 /// The signs that tell a virtual machine and a container from bare metal. Each question is asked on
 /// its own, since a container may run in a virtual machine; `machine`, `hypervisor` and `container`
@@ -105,10 +110,12 @@ struct Virtualisation {
   Maybe<MachineKind> machine;     // vm or bare_metal
   Maybe<std::string> hypervisor;  // kvm, firecracker, vmware, ...; none
   Maybe<std::string> hypervisor_version{};
-  Maybe<std::string> container;        // docker, podman, gvisor, ...; none
-  Maybe<std::string> cpuid_signature;  // leaf 0x40000000
-  Maybe<std::string> dmi_vendor;       // of the system
-  Maybe<std::string> dmi_product;      // of the system
+  Maybe<std::string> container;                          // docker, podman, gvisor, ...; none
+  Maybe<std::string> confidential{Unknown{"not told"}};  // sev-snp, tdx: of a guest; none
+  Maybe<std::string> interposer{Unknown{"not told"}};  // file before libcuda in this process; none
+  Maybe<std::string> cpuid_signature;                  // leaf 0x40000000
+  Maybe<std::string> dmi_vendor;                       // of the system
+  Maybe<std::string> dmi_product;                      // of the system
   Maybe<std::string> bios_version;
   Maybe<std::string> hypervisor_type;        // /sys/hypervisor/type
   Maybe<std::string> detect_virt_vm;         // answer of systemd-detect-virt --vm
@@ -231,6 +238,7 @@ struct Gpu : PciDevice {
   Maybe<std::string> vgpu_profile;    // A100-40C, of one that is a vGPU
   Maybe<std::string> vgpu_licence;    // licensed, unlicensed
   Maybe<std::string> vgpu_scheduler;  // best effort, equal share, fixed share
+  Maybe<std::string> confidential{Unknown{"not told"}};  // off, on, devtools: with debugging
   Maybe<int64_t> bar1_bytes;
   Maybe<bool> ecc;
   Maybe<bool> ecc_change_pending;
@@ -308,6 +316,9 @@ struct Environment {
 
   bool operator==(const Environment&) const = default;
 };
+
+/// Whether it is, as far as it shows.
+Maybe<bool> shows(MachineKind kind, const Environment& environment);
 
 /// The same text for environments of one operating system, another for those of two: by what its
 /// kernel drew when it started; where that is not known, by its installation and its names.

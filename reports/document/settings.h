@@ -27,13 +27,20 @@ constexpr Range above(double minimum) { return {.minimum = minimum, .above_minim
 constexpr Range within(double minimum, double maximum) { return {minimum, maximum}; }
 inline constexpr Range any_number{};
 
-/// The allowed names of an enum: all, or all but one.
+/// The allowed names of an enum: all, all but one, or those before one.
 struct Names {
   size_t without = std::numeric_limits<size_t>::max();
+  size_t end = std::numeric_limits<size_t>::max();
+
+  bool allow(size_t index) const { return index != without && index < end; }
 };
 template <Named E>
 constexpr Names without(E value) {
-  return {static_cast<size_t>(value)};
+  return {.without = static_cast<size_t>(value)};
+}
+template <Named E>
+constexpr Names before(E value) {
+  return {.end = static_cast<size_t>(value)};
 }
 
 /// The headings of the help, in its order.

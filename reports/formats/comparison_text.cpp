@@ -152,7 +152,7 @@ TitledTable table_of_key_differences(const Comparison& comparison) {
 }
 
 TitledTable table_of_environments(const Comparison& comparison) {
-  const SideWords& words = words_of(comparison.options);
+  const SideWords words = words_of(comparison.options);
   TextTable table{.columns = {{"environment"}, {words.base_title}, {words.new_title}}};
   for (const EnvironmentDifference& difference : comparison.environment_differences) {
     table.rows.push_back({difference.name,
@@ -197,7 +197,7 @@ TitledTable table_of(const Comparison& comparison, Footnotes& footnotes) {
   const bool one_unit = shows_throughput_alone(options);
   if (!one_unit) table.columns.push_back({"metric"});
   const std::string unit = metric_from(options.metrics.front()).unit;
-  const SideWords& words = words_of(options);
+  const SideWords words = words_of(options);
   for (const std::string& side : {words.base_title, words.new_title}) {
     table.columns.push_back({side + (one_unit ? ", " + unit : "") + " [95 %]", true});
   }
@@ -298,7 +298,7 @@ std::string title_of(const Explanation& explanation) {
 
 // Layers, what is unexplained last; as remarks the model, and known causes, most likely first.
 TitledTable table_of(const Explanation& explanation, const CompareOptions& options) {
-  const SideWords& words = words_of(options);
+  const SideWords words = words_of(options);
   TitledTable text;
   text.title = title_of(explanation);
   text.table.columns = {{"layer"},
@@ -350,10 +350,12 @@ Page comparison_page(const RunSet& base, const RunSet& next, const Comparison& c
                      const std::string& verdict) {
   const CompareOptions& options = comparison.options;
   Page page = page_of(comparison);
-  const SideWords& words = words_of(options);
-  page.title = options.form == ComparisonForm::sets
+  const SideWords words = words_of(options);
+  const bool is_named = !options.base_title.empty() || options.form == ComparisonForm::reference;
+  page.title = options.form == ComparisonForm::sets && !is_named
                    ? "nearmetal: new runs against base"
-                   : "nearmetal: a " + words.new_title + " against " + words.base_name;
+                   : std::string("nearmetal: ") + (is_named ? "" : "a ") + words.new_title +
+                         " against " + words.base_name;
   page.verdict = verdict;
   page.leading_charts = 2;  // those of the difference and of the throughput
   page.charts = charts_of(base, next, comparison);

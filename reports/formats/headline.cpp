@@ -46,7 +46,7 @@ std::string place_among_machines(const ComparisonRow& row, const CompareOptions&
 // "the VM is slower than bare metal, -6.00 % [-7.9, -4.1]"; by other metrics "p99_step_seconds of
 // the VM is higher than of bare metal, +6.00 % [4.1, 7.9]".
 std::string clause_of(const ComparisonRow& row, const CompareOptions& options) {
-  const SideWords& words = words_of(options);
+  const SideWords words = words_of(options);
   if (row.doubt) {
     return "whether " + words.new_name + " differs from " + words.base_name + " is in doubt";
   }
@@ -248,7 +248,8 @@ std::string sentence_of(const ComparisonRow& row, const CompareOptions& options)
     text = capitalised(row.reason);
   } else {
     const std::string clause = clause_of(row, options);
-    text = metric_from(row.metric).is_throughput ? capitalised(clause) : clause;
+    const bool is_name = !metric_from(row.metric).is_throughput || !options.base_title.empty();
+    text = is_name ? clause : capitalised(clause);  // a name stays as it is
   }
   return text + ": " + to_string(row.verdict);
 }

@@ -71,7 +71,7 @@ size_t name_at(const Document& json, const Place& place, std::span<const char* c
                Names allowed) {
   std::vector<std::string> others;
   for (size_t i = 0; i < names.size(); ++i) {
-    if (i == allowed.without) continue;
+    if (!allowed.allow(i)) continue;
     if (json == names[i]) return i;
     others.emplace_back(names[i]);
   }

@@ -61,7 +61,7 @@ Json of_text(const Form& form) {
 Json of_names(std::span<const char* const> names, Names allowed) {
   Json list = Json::array();
   for (size_t i = 0; i < names.size(); ++i) {
-    if (i != allowed.without) list.push_back(names[i]);
+    if (allowed.allow(i)) list.push_back(names[i]);
   }
   return {{"enum", list}};
 }

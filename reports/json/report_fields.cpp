@@ -69,11 +69,16 @@ void fields(Archive& field, NicPath& path) {
 
 void fields(Archive& field, Virtualisation& virtualisation) {
   field.type("virtualisation", "What tells a virtual machine and a container from bare metal");
-  field("machine", virtualisation.machine, without(MachineKind::container));
+  field("machine", virtualisation.machine, before(MachineKind::container));
   field("hypervisor", virtualisation.hypervisor, "kvm, firecracker, vmware, ...; none");
   field.added("hypervisor_version", virtualisation.hypervisor_version,
               "Where a guest sees it: of Xen, Hyper-V, and as the type of the machine of QEMU");
   field("container", virtualisation.container, "docker, podman, gvisor, ...; none");
+  field.added("confidential", virtualisation.confidential,
+              "Of a guest whose memory is encrypted: sev-snp, tdx, ...; none; since 1.17");
+  field.added("interposer", virtualisation.interposer,
+              "Library before libcuda in the process, as those that limit shares of a GPU; none; "
+              "since 1.17");
   field("cpuid_signature", virtualisation.cpuid_signature, "CPUID leaf 0x40000000");
   field("dmi_vendor", virtualisation.dmi_vendor, "Vendor of the system");
   field("dmi_product", virtualisation.dmi_product, "Name of the system");
@@ -180,6 +185,8 @@ void fields(Archive& field, Gpu& gpu) {
               "none, passthrough, vgpu, host-vgpu, host-vsga");
   field.added("vgpu_profile", gpu.vgpu_profile, "Profile of a vGPU, such as A100-40C");
   field.added("vgpu_licence", gpu.vgpu_licence, "licensed, unlicensed");
+  field.added("confidential", gpu.confidential,
+              "Confidential computing: off, on, or devtools, on with debugging; since 1.17");
   field.added("vgpu_scheduler", gpu.vgpu_scheduler, "best effort, equal share or fixed share");
   field.added("link_generation", gpu.link_generation, at_least(0),
               "Generation of PCIe; idle GPUs lower it");

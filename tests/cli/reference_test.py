@@ -166,6 +166,27 @@ class Reference(comparing.CompareTest):
         shown = self.call("reference", "show", "fleet").out
         self.assertRegex(shown, r"\d of 6 machines within what the others show; 90 % are expected")
 
+    def test_sides_have_the_names_that_they_are_given(self):
+        def virtual(report, run):
+            machine(2)(report, run)
+            for gpu in report["environments"][0]["gpus"]:
+                gpu["virtualisation"] = "vgpu"
+        shared = self.runs("shared", 900, 4, change=virtual)
+        whole = self.runs("whole", 1000, 4, minute=30, change=machine(1))
+        process = self.call("compare", "--a", "whole card=" + whole[0], *whole[1:],
+                            "--b", "vGPU=" + shared[0], *shared[1:], "--html", "pair.html")
+        self.assert_verdict(process, 0, "1 SLOWER")
+        text = unwrapped(process.out)
+        self.assertIn("vGPU is slower than whole card, -", text)
+        self.assertIn("note: whole card shows vm, container, passthrough; vGPU shows vm, container, vgpu", text)
+        with open(self.path("pair.html"), encoding="utf-8") as file:
+            self.assertIn("nearmetal: vGPU against whole card", file.read())
+        named = self.json_of("compare", "--a", "a=" + whole[0], "--b", "b=" + shared[0])
+        self.assertIn("setups_differ", [note["code"] for note in named["notes"]])
+        self.assert_refused(self.call("compare", "--a", *whole, "--b", "x=" + shared[0]), 2,
+                            "--a takes one name and files")
+        self.assert_refused(self.call("compare", "--a", "x=" + whole[0]), 2, "compare takes one of")
+
     def test_bad_calls_are_refused(self):
         self.fleet()
         new = self.new(1000, count=2)

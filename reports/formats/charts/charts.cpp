@@ -49,7 +49,7 @@ static_assert(verdict_colours.size() == names_of(Verdict{}).size());
 
 // The difference of each row, with the interval that the verdict rests on, and the margin.
 Chart difference_chart(const Comparison& comparison) {
-  const SideWords& words = words_of(comparison.options);
+  const SideWords words = words_of(comparison.options);
   Chart chart{
       .name = "difference",
       .title = std::string("Difference: ") + words.new_title + " against " + words.base_title};
@@ -301,7 +301,7 @@ ShownArms shown_arms(const RunSet& set) { return arms_of({{"", &set}}); }
 ShownArms shown_arms(const GroupedRuns& runs) { return arms_of(sides_of(runs)); }
 
 ShownArms shown_arms(const RunSet& base, const RunSet& next, const Comparison& comparison) {
-  const SideWords& words = words_of(comparison.options);
+  const SideWords words = words_of(comparison.options);
   ShownArms shown{.sides = {words.base_title, words.new_title}, .sets = {&base, &next}};
   const std::vector<ArmPair> pairs = paired_arms(base, next);
   for (const ComparisonRow& row : comparison.rows) {

@@ -190,6 +190,20 @@ TEST_F(GpuFacts, ConstructedVgpuReportsProfileAndWhyNoScheduler) {
   EXPECT_EQ(all_gpus(Nvml(NM_FAKE_NVML), root_.path())[0].vgpu_profile.reason, "it is no vGPU");
 }
 
+TEST_F(GpuFacts, ConfidentialComputingIsAsNvmlSays) {
+  const TemporaryFolder folder;
+  const auto found = [&](const std::string& answer) {
+    const std::string answers =
+        content_of(std::string(NM_TESTS_FOLDER) + "/data/nvml/constructed_two_h200.txt") + answer;
+    setenv("FAKE_NVML_ANSWERS", folder.write("answers.txt", answers).c_str(), 1);
+    return all_gpus(Nvml(NM_FAKE_NVML), root_.path()).at(0).confidential;
+  };
+  EXPECT_THAT(found("").reason, HasSubstr("nvmlSystemGetConfComputeState"));
+  EXPECT_EQ(*found("nvmlSystemGetConfComputeState 0 0\n"), "off");
+  EXPECT_EQ(*found("nvmlSystemGetConfComputeState 1 0\n"), "on");
+  EXPECT_EQ(*found("nvmlSystemGetConfComputeState 1 1\n"), "devtools");
+}
+
 TEST_F(GpuFacts, MigDevicesOfThisMachineAreFound) {
   const auto found = [&](const std::string& fixture, const std::string& name) {
     answer_from(fixture);

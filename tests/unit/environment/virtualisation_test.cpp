@@ -1,4 +1,4 @@
-
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -64,7 +64,9 @@ TEST(Virtualisation, WithoutTheFlagsOfTheCpuNothingProvesBareMetal) {
   EXPECT_THAT(found.machine.reason, HasSubstr("no flags"));
   EXPECT_FALSE(found.iommu_groups) << "unknown is not 0";
   EXPECT_FALSE(found.peer_memory_module);
-  EXPECT_EQ(contradiction(MachineKind::vm, found), std::nullopt) << "nothing speaks against it";
+  Environment machine;
+  machine.virtualisation = found;
+  EXPECT_EQ(contradiction(MachineKind::vm, machine), std::nullopt) << "nothing speaks against it";
 }
 
 TEST(Virtualisation, TheVersionOfTheHypervisorIsKnownWhereTheGuestSeesIt) {
@@ -135,14 +137,72 @@ TEST(Virtualisation, TheKindOfAContainerComesFromWhereItShows) {
 }
 
 TEST(Virtualisation, ClaimsAreCheckedAgainstWhatIsFound) {
-  const Virtualisation vm = found_in("recorded_firecracker_docker").virtualisation;
+  const Environment vm = found_in("recorded_firecracker_docker");
   EXPECT_EQ(contradiction(MachineKind::vm, vm), std::nullopt);
   EXPECT_EQ(contradiction(MachineKind::container, vm), std::nullopt);
   EXPECT_THAT(*contradiction(MachineKind::bare_metal, vm), HasSubstr("firecracker"));
-  const Virtualisation bare = found_in("constructed_bare_metal").virtualisation;
+  const Environment bare = found_in("constructed_bare_metal");
   EXPECT_EQ(contradiction(MachineKind::bare_metal, bare), std::nullopt);
   EXPECT_THAT(*contradiction(MachineKind::vm, bare), HasSubstr("no hypervisor"));
   EXPECT_THAT(*contradiction(MachineKind::container, bare), HasSubstr("nothing shows a container"));
+}
+
+TEST(Virtualisation, AGuestWithEncryptedMemoryIsKnownByWhatItsKernelShows) {
+  const SystemQueries silent{[] { return Unknown{"no CPUID"}; },
+                             [](const char*) { return Unknown{"no systemd"}; },
+                             [](const char*) { return std::string(); }};
+  const auto found = [&](const char* file, const char* text, bool is_guest = true) {
+    const TemporaryFolder root;
+    root.write("proc/cpuinfo", "flags\t\t: fpu\n");
+    root.write(file, text);
+    return find_virtualisation(root.path(), silent, is_guest).confidential;
+  };
+  EXPECT_EQ(*found("proc/cpuinfo", "flags\t\t: fpu tdx_guest\n"), "tdx");
+  EXPECT_EQ(*found("dev/tdx_guest", ""), "tdx");
+  EXPECT_EQ(*found("sys/bus/platform/devices/sev-guest/uevent", ""), "sev-snp");
+  EXPECT_EQ(*found("proc/cpuinfo", "flags\t\t: fpu\n"), "none");
+  EXPECT_THAT(found("proc/cpuinfo", "flags\t\t: fpu sev\n").reason, HasSubstr("plain SEV"));
+  EXPECT_EQ(*found("proc/cpuinfo", "flags\t\t: fpu sev\n", false), "none") << "of a host";
+}
+
+TEST(Virtualisation, ALibraryBeforeTheDriversIsNamed) {
+  EXPECT_THAT(interposer("libnothing.so.1").reason, HasSubstr("is not loaded"));
+  void* const driver = dlopen(NM_FAKE_NVML, RTLD_NOW);
+  ASSERT_NE(driver, nullptr) << dlerror();
+  EXPECT_EQ(*interposer(NM_FAKE_NVML, "nvmlInit_v2"), "none");
+  const TemporaryFolder folder;  // with another file of the same functions
+  const std::filesystem::path copy = folder.path() / "libvgpu.so";
+  std::filesystem::copy_file(NM_FAKE_NVML, copy);
+  void* const other = dlopen(copy.c_str(), RTLD_NOW);
+  ASSERT_NE(other, nullptr) << dlerror();
+  EXPECT_EQ(*interposer(NM_FAKE_NVML, "nvmlInit_v2"), copy);
+  dlclose(other);
+  dlclose(driver);
+}
+
+// One GPU of a kind says nothing for all.
+TEST(Virtualisation, AMachineShowsWhatAllItsGpusAre) {
+  Environment machine;
+  EXPECT_EQ(shows(MachineKind::vgpu, machine).reason, "it has no GPU");
+  machine.gpus.resize(2);
+  machine.gpus[0].virtualisation = std::string("vgpu");
+  EXPECT_FALSE(shows(MachineKind::vgpu, machine)) << "the other is not known";
+  machine.gpus[1].virtualisation = std::string("passthrough");
+  EXPECT_EQ(*shows(MachineKind::vgpu, machine), false);
+  EXPECT_THAT(*contradiction(MachineKind::pass_through, machine), HasSubstr("not all GPUs"));
+  machine.gpus[1].virtualisation = std::string("vgpu");
+  EXPECT_EQ(*shows(MachineKind::vgpu, machine), true);
+  EXPECT_EQ(contradiction(MachineKind::vgpu, machine), std::nullopt);
+
+  EXPECT_FALSE(shows(MachineKind::confidential, machine)) << "nothing is known";
+  machine.virtualisation.confidential = std::string("none");
+  EXPECT_FALSE(shows(MachineKind::confidential, machine)) << "of the GPUs";
+  for (Gpu& gpu : machine.gpus) gpu.confidential = std::string("off");
+  EXPECT_THAT(*contradiction(MachineKind::confidential, machine), HasSubstr("neither"));
+  machine.gpus[1].confidential = std::string("on");
+  EXPECT_EQ(*shows(MachineKind::confidential, machine), true);
+  machine.virtualisation.interposer = std::string("none");
+  EXPECT_THAT(*contradiction(MachineKind::interposed, machine), HasSubstr("libcuda"));
 }
 
 }  // namespace
