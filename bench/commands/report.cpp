@@ -10,7 +10,6 @@
 #include "bench/tf_cnn_benchmarks/translate.h"
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/charts/charts.h"
-#include "reports/formats/charts/svg.h"
 #include "reports/formats/charts/throughput_charts.h"
 #include "reports/formats/headline.h"
 #include "reports/formats/page.h"

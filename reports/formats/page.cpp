@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/text.h"
-#include "reports/formats/charts/svg.h"
 
 namespace nearmetal {
 namespace {

@@ -12,7 +12,6 @@
 #include "reports/compare/run_set.h"
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/charts/charts.h"
-#include "reports/formats/charts/svg.h"
 #include "reports/formats/comparison_json.h"
 #include "reports/formats/comparison_text.h"
 #include "reports/formats/page.h"

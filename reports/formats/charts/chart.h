@@ -1,5 +1,5 @@
-// One chart as plain data: what it draws, the same as a table for those who cannot see it, and as
-// CSV.
+// One chart as plain data: what it draws, as a table for those who cannot see it, as CSV
+// and as SVG.
 #pragma once
 
 #include <array>
@@ -85,6 +85,13 @@ Chart missing_chart(Chart chart, const std::string& why);
 /// significant digits.
 std::string csv_of(const Chart& chart);
 
+/// Within a page: text and lines have the colour of the text around, and the title stands there.
+/// The chart is not a missing one.
+std::string svg_element(const Chart& chart);
+
+/// A file: with title and caption, dark on white.
+std::string svg_file(const Chart& chart);
+
 /// Where an axis from 0 ends that shows these figures and `also`. The whiskers of a few runs can be
 /// a thousand times as long as what they belong to, of which nothing would be seen beside them: the
 /// axis ends at twice the largest value, and cuts them.
@@ -108,24 +115,5 @@ std::string counts_text(const TextTable& table, const std::string& column = "n")
 
 /// " 3 more are not shown.", or nothing.
 std::string left_out_text(size_t left_out);
-
-struct Bar {
-  size_t row = 0;
-  size_t side = 0;
-  Kind kind = Kind::measured;
-  Estimate figure{};
-  std::vector<double> circles{};
-};
-
-struct Bars {
-  std::vector<std::string> rows{};
-  std::vector<std::string> sides{};
-  std::string axis{};            // title of the values
-  std::optional<double> line{};  // a value to be marked
-  std::vector<Bar> bars{};
-};
-
-/// The chart of these bars; without one it is missing, and why.
-Chart bar_chart(Chart chart, const Bars& bars, const std::string& missing);
 
 }  // namespace nearmetal

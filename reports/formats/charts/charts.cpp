@@ -17,6 +17,26 @@
 namespace nearmetal {
 namespace {
 
+constexpr double room_of_value = 0.2;  // behind the longest bar
+
+// Behind what is drawn of it, and behind a line that is near.
+double place_of_value(const Bar& bar, const Bars& bars) {
+  double end = bar.figure.interval ? std::max(bar.figure.value, bar.figure.interval->upper)
+                                   : bar.figure.value;
+  for (const double circle : bar.circles) end = std::max(end, circle);
+  const bool meets_line = bars.line && end < *bars.line && end > (1 - room_of_value) * *bars.line;
+  return meets_line ? *bars.line : end;
+}
+
+double end_of(const Bars& bars) {
+  std::vector<Estimate> figures;
+  for (const Bar& bar : bars.bars) {
+    figures.push_back(bar.figure);
+    for (const double circle : bar.circles) figures.push_back({circle});
+  }
+  return axis_end(figures, bars.line.value_or(0));
+}
+
 void add_arm(ShownArms& shown, const std::string& name, const RunArm* arm, size_t side) {
   if (arm == nullptr || arm->runs.empty()) return;
   const std::string side_name = shown.sides.size() > 1 ? shown.sides[side] : "";
@@ -288,6 +308,45 @@ void add_charts_of_runs(std::vector<Chart>& charts, const ShownArms& shown) {
 }
 
 }  // namespace
+
+// Bars of a row stand below each other, one for each side; a series for each side and kind that
+// occur, so that the legend names no other.
+Chart bar_chart(Chart chart, const Bars& bars, const std::string& missing) {
+  if (bars.bars.empty()) return missing_chart(std::move(chart), missing);
+  const double end = end_of(bars);
+  const size_t sides = bars.sides.size();
+  const double half_height = 0.38 / static_cast<double>(sides);
+  Plot plot{.x = {.title = bars.axis, .end = (1 + room_of_value) * end},
+            .y = row_axis(bars.rows),
+            .rows = true,
+            .half_height = 0.9 * half_height,
+            .height = height_of_rows(bars.rows.size() * (sides + 1) / 2),
+            .rule = bars.line};
+  Series runs{.title = "single runs", .rings = true, .radius = 2.5};
+  Series values{.look = Look::labels};
+  for (const Bar& bar : bars.bars) {
+    const std::string& side = bars.sides[bar.side];
+    const std::string title =
+        bar.kind == Kind::measured ? side : side + (side.empty() ? "" : ", ") + to_string(bar.kind);
+    auto series = std::ranges::find(plot.series, title, &Series::title);
+    if (series == plot.series.end()) {
+      series = plot.series.insert(
+          series, {.title = title, .look = Look::bars, .colour = bar.side, .kind = bar.kind});
+    }
+    double y =
+        static_cast<double>(bar.row) - 0.38 + half_height * static_cast<double>(2 * bar.side + 1);
+    series->marks.push_back({bar.figure.value, y, bar.figure.interval});
+    for (const double circle : bar.circles) runs.marks.push_back({circle, y});
+    // A whisker that is cut goes on to the edge: its value is above it.
+    if (bar.figure.interval && bar.figure.interval->upper > end) y -= 0.6 * half_height;
+    values.marks.push_back(
+        {std::min(end, place_of_value(bar, bars)), y, {}, value_text(bar.figure)});
+  }
+  if (!runs.marks.empty()) plot.series.push_back(std::move(runs));
+  plot.series.push_back(std::move(values));
+  chart.plots = {std::move(plot)};
+  return chart;
+}
 
 Sides sides_of(const GroupedRuns& runs) {
   Sides sides;

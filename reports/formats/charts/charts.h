@@ -46,6 +46,25 @@ std::string labelled(const std::string& arm, const std::string& side);
 
 using Sides = std::vector<std::pair<std::string, const RunSet*>>;  // of name and set
 
+struct Bar {
+  size_t row = 0;
+  size_t side = 0;
+  Kind kind = Kind::measured;
+  Estimate figure{};
+  std::vector<double> circles{};
+};
+
+struct Bars {
+  std::vector<std::string> rows{};
+  std::vector<std::string> sides{};
+  std::string axis{};            // title of the values
+  std::optional<double> line{};  // a value to be marked
+  std::vector<Bar> bars{};
+};
+
+/// The chart of these bars; without one it is missing, and why.
+Chart bar_chart(Chart chart, const Bars& bars, const std::string& missing);
+
 // Sets must outlive what these return.
 
 /// Each group, or all runs as the only side.

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "reports/formats/charts/step_charts.h"
-#include "reports/formats/charts/svg.h"
 #include "reports/formats/charts/throughput_charts.h"
 #include "tests/support/made_up_arms.h"
 

@@ -9,7 +9,6 @@
 #include "reports/compare/run_set.h"
 #include "reports/compare/scaling.h"
 #include "reports/formats/charts/charts.h"
-#include "reports/formats/charts/svg.h"
 #include "reports/formats/headline.h"
 #include "reports/formats/page.h"
 #include "reports/formats/report_text.h"

@@ -7,7 +7,6 @@
 #include "reports/compare/scaling.h"
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/charts/charts.h"
-#include "reports/formats/charts/svg.h"
 #include "reports/formats/run_tables.h"
 #include "reports/json/json.h"
 #include "tests/support/made_up_runs.h"

@@ -11,7 +11,6 @@
 #include "bench/sweep/sweep_report.h"
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/charts/charts.h"
-#include "reports/formats/charts/svg.h"
 #include "reports/formats/charts/throughput_charts.h"
 #include "reports/formats/comparison_json.h"
 #include "reports/formats/comparison_text.h"
