@@ -154,7 +154,7 @@ ExitCode run_report(const ReportForm& form, const Context& context) {
   GroupedRuns runs = read_groups(places, format.with_steps || form.plot_data, format.means_alone);
   runs.all.metrics = form.metrics;
   add_costs(runs.all, form.costs);
-  for (NamedRuns& group : runs.groups) add_costs(group.set, form.costs);
+  for (auto& [name, set] : runs.groups) add_costs(set, form.costs);
   if (form.reference.asked) {
     RunSet next = runs.all;
     const Reference reference = chosen_reference(form.reference, next, {});

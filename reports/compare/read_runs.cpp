@@ -137,16 +137,15 @@ std::pair<std::string, std::string> named_place(const std::string& place) {
   return {place.substr(0, sign), place.substr(sign + 1)};
 }
 
-RunSet with_group(const NamedRuns& group) {
-  RunSet set = group.set;
+RunSet with_group(const std::string& group, RunSet set) {
   for (std::vector<RunArm>* arms : {&set.arms, &set.wholes}) {
     for (RunArm& arm : *arms) {
-      arm.name += ", " + group.name;
-      if (!arm.whole.empty()) arm.whole += ", " + group.name;
-      arm.group = group.name;
+      arm.name += ", " + group;
+      if (!arm.whole.empty()) arm.whole += ", " + group;
+      arm.group = group;
     }
   }
-  for (UnsupportedArm& arm : set.unsupported) arm.name += ", " + group.name;
+  for (UnsupportedArm& arm : set.unsupported) arm.name += ", " + group;
   return set;
 }
 
@@ -250,19 +249,16 @@ GroupedRuns read_groups(const GroupedPlaces& places, bool with_steps, bool same_
   for (size_t i = 0; i < sets.size(); ++i) {
     if (same_work) require_same_work(sets[i]);
     for (RunArm& arm : std::exchange(sets[i].arms, {})) add_by_work(sets[i].arms, std::move(arm));
-    runs.groups.push_back({places[i].first, std::move(sets[i])});
+    runs.groups.emplace_back(places[i].first, std::move(sets[i]));
   }
   if (places.size() == 1 && places.front().first.empty()) {
-    runs.all = std::move(runs.groups.front().set);
-    runs.groups.clear();
-    for (auto& [name, set] : by_machines_of_reports(runs.all)) {
-      runs.groups.push_back({name, std::move(set)});
-    }
+    runs.all = std::move(runs.groups.front().second);
+    runs.groups = by_machines_of_reports(runs.all);
     if (runs.groups.empty()) return runs;
     for (std::vector<RunArm>* arms : {&runs.all.arms, &runs.all.wholes}) arms->clear();
     runs.all.environments.clear();
   }
-  for (const NamedRuns& group : runs.groups) add_set(runs.all, with_group(group));
+  for (const auto& [name, set] : runs.groups) add_set(runs.all, with_group(name, set));
   return runs;
 }
 

@@ -34,14 +34,9 @@ using GroupedPlaces = std::vector<std::pair<std::string, Places>>;
 /// file, or a file before the first group has none.
 GroupedPlaces grouped_places(const Places& places);
 
-struct NamedRuns {
-  std::string name;
-  RunSet set;
-};
-
 struct GroupedRuns {
-  RunSet all;                       // arms of a group as "1x1x1, GROUP"
-  std::vector<NamedRuns> groups{};  // none where none was named
+  RunSet all;                                            // arms of a group as "1x1x1, GROUP"
+  std::vector<std::pair<std::string, RunSet>> groups{};  // by name; none where none was named
 };
 
 /// The same as read_sides(), each group a side. Without groups each machine is one, where an arm

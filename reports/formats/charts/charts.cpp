@@ -350,7 +350,7 @@ Chart bar_chart(Chart chart, const Bars& bars, const std::string& missing) {
 
 Sides sides_of(const GroupedRuns& runs) {
   Sides sides;
-  for (const NamedRuns& group : runs.groups) sides.emplace_back(group.name, &group.set);
+  for (const auto& [name, set] : runs.groups) sides.emplace_back(name, &set);
   if (sides.empty()) sides = {{"", &runs.all}};
   return sides;
 }
