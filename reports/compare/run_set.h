@@ -64,6 +64,9 @@ struct RunSet {
   std::vector<std::string> foreign{};     // files in folders that are no reports, left out
 };
 
+/// Sets by the names of their sides; the name of an only one is empty.
+using Sides = std::vector<std::pair<std::string, const RunSet*>>;
+
 /// Some of its runs.
 using SomeRuns = std::vector<const SetRun*>;
 

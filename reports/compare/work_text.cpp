@@ -112,8 +112,7 @@ std::string work_line(const RunSet& set) {
   return joined(parts);
 }
 
-std::vector<std::string> work_lines(
-    const std::vector<std::pair<std::string, const RunSet*>>& sides) {
+std::vector<std::string> work_lines(const Sides& sides) {
   std::vector<std::string> lines, named;
   for (const auto& [name, set] : sides) {
     const std::string line = work_line(*set);

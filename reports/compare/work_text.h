@@ -34,9 +34,8 @@ std::string task_of(const RunSet& set);
 /// without the host where the reports leave out its name; empty without runs.
 std::string work_line(const RunSet& set);
 
-/// The same line, where sides differ one for each: "VM: resnet50 training, ..."; of name and set.
-std::vector<std::string> work_lines(
-    const std::vector<std::pair<std::string, const RunSet*>>& sides);
+/// The same line, where sides differ one for each: "VM: resnet50 training, ...".
+std::vector<std::string> work_lines(const Sides& sides);
 
 /// The work that the complete runs of an arm did not have in common; empty: nothing.
 std::string different_work(const RunArm& arm);

@@ -44,8 +44,6 @@ std::string titled(const std::string& title, const ShownArms& shown);
 /// "1x2", or "1x2, VM"; `side` may be empty.
 std::string labelled(const std::string& arm, const std::string& side);
 
-using Sides = std::vector<std::pair<std::string, const RunSet*>>;  // of name and set
-
 struct Bar {
   size_t row = 0;
   size_t side = 0;
