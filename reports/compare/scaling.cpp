@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
-#include <functional>
 #include <map>
 #include <set>
 
@@ -111,27 +110,17 @@ std::string from_to(const std::string& first, const std::string& last) {
   return first.substr(0, end) + " to " + last;
 }
 
-// Arms of one context.
+// Arms of one context. Any may be the reference, for those alone that have no other.
 struct Group {
   const MeasuredArm* reference = nullptr;  // the first of those with the fewest ranks
   int64_t most_ranks = 0;
 
+  void add(const MeasuredArm& arm, bool has_another) {
+    if (reference == nullptr || arm.ranks < reference->ranks) reference = &arm;
+    if (!has_another) most_ranks = std::max(most_ranks, arm.ranks);
+  }
   bool scales() const { return most_ranks > reference->ranks; }
 };
-
-using Groups = std::map<std::string, Group>;
-
-// Any arm may be the reference of a group, for those alone that have no other.
-Groups groups_by(std::string MeasuredArm::*context, const std::vector<MeasuredArm>& arms,
-                 const std::function<bool(const MeasuredArm&)>& has_another) {
-  Groups groups;
-  for (const MeasuredArm& arm : arms) {
-    Group& group = groups[arm.*context];
-    if (group.reference == nullptr || arm.ranks < group.reference->ranks) group.reference = &arm;
-    if (!has_another(arm)) group.most_ranks = std::max(group.most_ranks, arm.ranks);
-  }
-  return groups;
-}
 
 std::vector<MeasuredArm> measured_arms(const RunSet& set) {
   std::vector<MeasuredArm> arms;
@@ -248,11 +237,11 @@ std::vector<GridCurve> curves_over(const std::string& setting,
 
 std::vector<ScalingPoint> scaling_of(const RunSet& set) {
   const std::vector<MeasuredArm> arms = measured_arms(set);
-  const Groups weak =
-      groups_by(&MeasuredArm::weak_context, arms, [](const MeasuredArm&) { return false; });
-  const Groups strong = groups_by(&MeasuredArm::strong_context, arms, [&](const MeasuredArm& arm) {
-    return weak.at(arm.weak_context).scales();
-  });
+  std::map<std::string, Group> weak, strong;
+  for (const MeasuredArm& arm : arms) weak[arm.weak_context].add(arm, false);
+  for (const MeasuredArm& arm : arms) {
+    strong[arm.strong_context].add(arm, weak.at(arm.weak_context).scales());
+  }
   std::vector<ScalingPoint> points;
   for (const MeasuredArm& arm : arms) {
     const Group& same_batch = weak.at(arm.weak_context);
