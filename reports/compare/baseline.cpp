@@ -36,12 +36,6 @@ std::vector<KeyField> context_of(const std::vector<KeyField>& key) {
   return context;
 }
 
-const SetRun* first_run(const RunSet& set) {
-  const auto with_runs =
-      std::ranges::find_if(set.arms, [](const RunArm& arm) { return !arm.runs.empty(); });
-  return with_runs == set.arms.end() ? nullptr : &with_runs->runs.front();
-}
-
 // The context in the history that is nearest to the wanted one.
 std::vector<KeyField> nearest_context(const RunSet& history, const std::vector<KeyField>& wanted) {
   std::vector<KeyField> nearest;
@@ -87,7 +81,7 @@ fs::path place_of_copy(const ReportText& copied) {
   }
   std::string time = report.invocation.started_at;
   std::erase(time, ':');
-  return fs::path(fingerprint(*first_run(set))) /
+  return fs::path(fingerprint(all_runs(set).front())) /
          (time + "-" + sha256(copied.text).substr(0, hash_digits) + ".json");
 }
 
@@ -116,20 +110,19 @@ void plan(const Sessions& sessions, double deviation, const DecisionRule& rule,
   const bool by_sessions = sessions.size() > 1;
   const double of_means = by_sessions ? std::sqrt(variance(session_means(sessions))) : 0;
   for (const double beyond : {0.25, 0.5, 1.0}) {
-    NeededRuns needed{.drop = rule.margin * (1 + beyond)};
+    NeededRuns& needed = series.needed_runs.emplace_back();
+    needed.drop = rule.margin * (1 + beyond);
     if (!by_sessions) {
       const RunGroup side{deviation, GateOptions{}.minimum_runs};
       needed.runs = fewest_that_find(needed.drop, rule, {side, side});
       needed.sessions = Unknown{"the baseline is of one session"};
-    } else {
-      needed.runs = Unknown{"the baseline is of several sessions, which a gate judges by"};
-      needed.sessions = Unknown{"the means of its sessions are equal"};
-      if (of_means > 0) {
-        needed.sessions = fewest_that_find(
-            needed.drop, rule, {{of_means, std::ssize(sessions), false}, {of_means, 2}});
-      }
+      continue;
     }
-    series.needed_runs.push_back(std::move(needed));
+    needed.runs = Unknown{"the baseline is of several sessions, which a gate judges by"};
+    needed.sessions = Unknown{"the means of its sessions are equal"};
+    if (of_means == 0) continue;
+    needed.sessions = fewest_that_find(needed.drop, rule,
+                                       {{of_means, std::ssize(sessions), false}, {of_means, 2}});
   }
 }
 
@@ -304,9 +297,10 @@ std::string place_of_baseline(const fs::path& folder, const std::string& place) 
 }
 
 Baseline matching_runs(const RunSet& history, const RunSet& next, const BaselineWindow& window) {
-  const SetRun* first = first_run(next);
-  if (first == nullptr) return {history};
-  const std::vector<KeyField> context = nearest_context(history, context_of(first->key));
+  const auto new_runs = all_runs(next);
+  if (new_runs.empty()) return {history};
+  const std::vector<KeyField> wanted = context_of(new_runs.front().get().key);
+  const std::vector<KeyField> context = nearest_context(history, wanted);
   Baseline matching;
   for (const RunArm& arm : history.arms) {
     const SomeRuns runs = runs_of(arm, context, window.since);
