@@ -31,12 +31,9 @@ Run run_without_report(const LaunchPlan& plan, size_t layout, const RunConfig& c
 
 std::optional<ArmShare> share_of(const Placement& placement) {
   if (!placement.share()) return std::nullopt;
-  std::vector<const PlacedJob*> jobs;  // those that disturb last
-  for (const bool stress : {false, true}) {
-    for (const PlacedJob& job : placement.jobs) {
-      if (job.stress.has_value() == stress) jobs.push_back(&job);
-    }
-  }
+  auto jobs = transformed(placement.jobs, [](const PlacedJob& job) { return &job; });
+  const auto disturbs = [](const PlacedJob* job) { return job->stress.has_value(); };
+  std::ranges::stable_sort(jobs, {}, disturbs);  // those last
   const auto limits = [&](std::optional<int64_t> Share::*limit, int64_t none) {
     const auto of_jobs =
         transformed(jobs, [&](const PlacedJob* job) { return (*job->share).*limit; });

@@ -164,11 +164,6 @@ std::string share_text(const ArmShare& share) {
   return text;
 }
 
-std::string ranks_per_job(const Run& run) {
-  const auto ranks = [](const ConcurrentJob& job) { return std::to_string(job.ranks); };
-  return joined(transformed(run.jobs, ranks), " ");
-}
-
 // Distinct values of all ranks' environments, so that a mixed job is not taken for a uniform one.
 template <class Text>
 std::string of_each_rank(const Report& report, const Run& run, const Text& text_of) {
@@ -280,7 +275,9 @@ Key comparable_key(const Report& report, const Arm& arm, const Run& run) {
   const std::string ways = mpi_transports(run);
   if (!ways.empty()) key.push_back({"mpi_transports", ways, Severity::layout});
   if (arm.share) key.push_back({"share", share_text(*arm.share), Severity::layout});
-  if (!run.jobs.empty()) key.push_back({"ranks_per_job", ranks_per_job(run), Severity::layout});
+  const auto ranks = [](const ConcurrentJob& job) { return key_text(job.ranks); };
+  const std::string ranks_per_job = joined(transformed(run.jobs, ranks), " ");
+  if (!run.jobs.empty()) key.push_back({"ranks_per_job", ranks_per_job, Severity::layout});
   key.push_back({"world_size", key_text(run.world_size), Severity::layout});
   key.push_back({"ranks_per_instance", ranks_per_instance(run), Severity::layout});
   add_hardware(key, report, jobs, run);

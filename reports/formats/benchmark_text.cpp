@@ -136,19 +136,6 @@ struct Case {
   std::string why{};
 };
 
-// Both schemas want properties at the suite alone: the name of each begins with its case.
-void print_properties(std::ostream& out, const std::vector<Case>& cases) {
-  out << "  <properties>\n";
-  for (const Case& test : cases) {
-    for (const auto& [name, value] : test.figures) {
-      if (!value) continue;
-      out << "    <property" << attribute("name", test.arm + " / " + test.name + " / " + name)
-          << attribute("value", exact(*value)) << "/>\n";
-    }
-  }
-  out << "  </properties>\n";
-}
-
 void print_case(std::ostream& out, const Case& test) {
   out << "  <testcase" << attribute("classname", "nearmetal." + test.arm)
       << attribute("name", test.name) << attribute("time", fixed(test.seconds, 3)) << ">\n";
@@ -214,7 +201,16 @@ void print_suite(std::ostream& out, const char* name, const std::vector<Case>& c
   out << attribute("time", fixed(seconds, 3))
       << attribute("timestamp", start.empty() ? "1970-01-01T00:00:00" : start.substr(0, 19))
       << attribute("hostname", host.empty() ? "localhost" : host) << ">\n";
-  print_properties(out, cases);
+  // Both schemas want properties at the suite alone: the name of each begins with its case.
+  out << "  <properties>\n";
+  for (const Case& test : cases) {
+    for (const auto& [figure, value] : test.figures) {
+      if (!value) continue;
+      out << "    <property" << attribute("name", test.arm + " / " + test.name + " / " + figure)
+          << attribute("value", exact(*value)) << "/>\n";
+    }
+  }
+  out << "  </properties>\n";
   for (const Case& test : cases) print_case(out, test);
   for (std::string& line : lines) line = html_escaped(line);
   out << "  <system-out>" << joined(lines, "\n")

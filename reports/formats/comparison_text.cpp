@@ -263,25 +263,19 @@ std::string value_text(ProbeUnit unit, const Maybe<double>& value) {
                         : significant(1e-9 * *value, 4) + " GFLOP/s";
 }
 
-// A probe that neither side knows says nothing.
-std::string seen_text(const std::vector<SeenProbe>& seen) {
-  std::vector<std::string> texts;
-  for (const SeenProbe& probe : seen) {
-    if (!probe.base && !probe.other) continue;
-    texts.push_back(probe.name + " " + value_text(probe.unit, probe.base) + " -> " +
-                    value_text(probe.unit, probe.other));
-  }
-  return joined(texts, "; ");
-}
-
 std::string share_text(const Maybe<double>& share) {
   return share ? signed_percent(*share, 1) : "-";
 }
 
 std::vector<std::string> row_of(const LayerShare& share) {
-  const std::string seen = seen_text(share.seen);
-  const std::string remark =
-      share.statement + (share.statement.empty() || seen.empty() ? "" : "; ") + seen;
+  std::vector<std::string> remarks;
+  if (!share.statement.empty()) remarks.push_back(share.statement);
+  for (const SeenProbe& probe : share.seen) {
+    if (!probe.base && !probe.other) continue;  // it says nothing
+    remarks.push_back(probe.name + " " + value_text(probe.unit, probe.base) + " -> " +
+                      value_text(probe.unit, probe.other));
+  }
+  const std::string remark = joined(remarks, "; ");
   if (!share.sensitive || !share.seconds) return {to_string(share.layer), "-", "-", "-", remark};
   // A share of the difference made of noise would only mislead.
   return {to_string(share.layer), signed_milliseconds(*share.seconds),
@@ -289,18 +283,14 @@ std::vector<std::string> row_of(const LayerShare& share) {
           share.below_noise ? "-" : share_text(share.share_of_difference), remark};
 }
 
-std::string title_of(const Explanation& explanation) {
-  const double change = explanation.difference_seconds / explanation.base_step_seconds;
-  return "Where the difference of '" + explanation.arm + "' comes from: a step takes " +
-         time_text(explanation.new_step_seconds) + " instead of " +
-         time_text(explanation.base_step_seconds) + " (" + signed_percent(change, 1) + ")";
-}
-
 // Layers, what is unexplained last; as remarks the model, and known causes, most likely first.
 TitledTable table_of(const Explanation& explanation, const CompareOptions& options) {
   const SideWords words = words_of(options);
+  const double change = explanation.difference_seconds / explanation.base_step_seconds;
   TitledTable text;
-  text.title = title_of(explanation);
+  text.title = "Where the difference of '" + explanation.arm + "' comes from: a step takes " +
+               time_text(explanation.new_step_seconds) + " instead of " +
+               time_text(explanation.base_step_seconds) + " (" + signed_percent(change, 1) + ")";
   text.table.columns = {{"layer"},
                         {"ms a step", true},
                         {"share of step", true},

@@ -198,16 +198,7 @@ std::string efficiency_text(const ScalingPoint& point) {
   return estimate_text(100 * point.efficiency) + " %";
 }
 
-// The lowest and the highest efficiency of many arms.
-std::string range_of_efficiency(const std::vector<ScalingPoint>& points) {
-  const auto [least, most] = std::ranges::minmax_element(
-      points, {}, [](const ScalingPoint& p) { return p.efficiency.value; });
-  return "Scaling efficiency of " + counted(std::ssize(points), "arm") + ": from " +
-         efficiency_text(*least) + " (" + least->arm + ") to " + efficiency_text(*most) + " (" +
-         most->arm + ")";
-}
-
-// The headlines of the arms with the most ranks, for each reference.
+// The headlines of the arms with the most ranks, for each reference; of many the range.
 std::vector<std::string> scaling_headlines(const RunSet& set) {
   std::vector<ScalingPoint> points = scaling_of(set);
   const std::vector<ScalingPoint> all = points;
@@ -216,7 +207,13 @@ std::vector<std::string> scaling_headlines(const RunSet& set) {
              return other.reference == point.reference && other.ranks > point.ranks;
            });
   });
-  if (points.size() > most_headlines) return {range_of_efficiency(points)};
+  if (points.size() > most_headlines) {
+    const auto [least, most] = std::ranges::minmax_element(
+        points, {}, [](const ScalingPoint& point) { return point.efficiency.value; });
+    return {"Scaling efficiency of " + counted(std::ssize(points), "arm") + ": from " +
+            efficiency_text(*least) + " (" + least->arm + ") to " + efficiency_text(*most) + " (" +
+            most->arm + ")"};
+  }
   return transformed(points, [](const ScalingPoint& point) {
     return "'" + point.arm + "' has " + estimate_text(point.speedup) +
            " times the throughput of one rank of '" + point.reference +
