@@ -14,8 +14,7 @@
 namespace nearmetal {
 namespace {
 
-// "pipeline of 2 stages by 1f1b, 8 micro-batches", or with one micro-batch "model parallel over 2
-// stages".
+// "pipeline of 2 stages by 1f1b, 8 micro-batches"; of one "model parallel over 2 stages".
 std::string pipeline_text(const RunConfig& config) {
   const std::string stages = counted(config.pipeline, "stage");
   if (config.micro_batches == 1) return "model parallel over " + stages;

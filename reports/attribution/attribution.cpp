@@ -25,8 +25,7 @@ bool makes_sense(const Run& run) {
          exposed <= longest_step_seconds;
 }
 
-// The figures of one side's runs, one each: of several ranks the slowest, of several runs the
-// median.
+// One side's figures: of several ranks that of the slowest, of several runs the median.
 struct SideFigures {
   Device device = Device::cpu;
   SampleUnit sample = SampleUnit::image;
@@ -182,8 +181,7 @@ StepModel model_of(const SideFigures& base) {
   return model;
 }
 
-// The step where this layer takes so many times as long as on the base; communication: so many
-// seconds longer.
+// The step with this layer so many times as long as on the base; communication: seconds longer.
 double step_seconds(const StepModel& model, Layer changed = Layer::clock, double factor = 1) {
   const auto of = [&](Layer layer) { return layer == changed ? factor : 1; };
   const double on_cpu = model.cpu_computes ? of(Layer::clock) * of(Layer::cpu) : 1;
@@ -417,8 +415,7 @@ LayerShare share_of(const Sides& sides, const LayerFinding& finding,
   return layer;
 }
 
-// Layers that made the difference come before those that eased it, such as the clock of a GPU that
-// waits.
+// What made the difference comes before what eased it, such as the clock of a GPU that waits.
 std::vector<LayerShare> layer_shares(const Sides& sides, const Maybe<double>& noise_seconds) {
   std::vector<LayerFinding> findings =
       sides.model.cpu_computes ? where_the_cpu_computes(sides) : where_a_gpu_computes(sides);

@@ -41,8 +41,7 @@ BaselineCopies remove_from_baseline(const std::filesystem::path& folder, const s
 std::vector<std::string> baseline_names(const std::filesystem::path& folder);
 
 /// The folder of the baseline of that name, whatever else has it in the current folder (./NAME), or
-/// `place` where it is a file or folder, or FILE#ARM. Throws InvalidReport that names the baselines
-/// there are.
+/// `place` where it is a file, folder or FILE#ARM. Throws InvalidReport that names the baselines.
 std::string place_of_baseline(const std::filesystem::path& folder, const std::string& place);
 
 /// The runs that new runs are compared with.

@@ -141,8 +141,7 @@ std::string ranks_per_instance(const Run& run) {
   return joined(transformed(counts, [](int64_t count) { return std::to_string(count); }), " ");
 }
 
-// "rc_mlx5 sysv", where MPI carries gradients or stages' values; devices have other names
-// elsewhere.
+// "rc_mlx5 sysv", where MPI carries gradients or stages' values, without the names of devices.
 std::string mpi_transports(const Run& run) {
   const auto kind = run.communication ? run.communication->all_reduce : std::nullopt;
   const bool by_mpi = kind == AllReduceKind::mpi || kind == AllReduceKind::hierarchical ||

@@ -22,8 +22,7 @@ struct KeyField {
   std::string name;
   std::string value;
   Severity severity = Severity::work;
-  /// Where a report does not tell it, that is no difference; it is in no hash, since earlier
-  /// reports do not.
+  /// Earlier reports do not tell it: that is no difference, and it is in no hash.
   bool may_be_unknown = false;
 
   bool operator==(const KeyField&) const = default;
@@ -56,11 +55,10 @@ class SharedKey {
 };
 
 /// The comparable key of one run of a report: kind, settings that decide what is computed (of jobs
-/// that differ in them those of each: "resnet50 + resnet18"), what
-/// sums the gradients of several ranks and in which type, world size, ranks per operating-system
-/// instance, the GPU's chip, or the CPU's model and identity, CPUs, memory and threads, and
-/// versions of libraries. Neither host, driver, kernel, hypervisor nor the product name of a GPU
-/// are part of it.
+/// that differ in them those of each: "resnet50 + resnet18"), what sums the gradients of several
+/// ranks and in which type, world size, ranks per operating-system instance, the GPU's chip, or the
+/// CPU's model and identity, CPUs, memory and threads, and versions of libraries; neither host,
+/// driver, kernel, hypervisor nor the product name of a GPU.
 std::vector<KeyField> comparable_key(const Report& report, const Arm& arm, const Run& run);
 
 /// The fields that may be allowed to differ; of kinds only measured and emulated. The fields of
@@ -90,8 +88,7 @@ struct KeyDifference {
   /// Whether it is what such a comparison looks into: how ranks are split among instances, and the
   /// CPU as a guest sees it. A container sees that of its host.
   bool is_treatment(ComparisonForm form) const;
-  /// Whether --allow-differ can cover it: kinds only where both sides ran on a machine, measured
-  /// and emulated.
+  /// Whether --allow-differ can cover it: of kinds only those that ran, measured and emulated.
   bool can_be_allowed() const;
   bool operator==(const KeyDifference&) const = default;
 };
@@ -107,8 +104,7 @@ std::vector<KeyDifference> key_differences(const std::vector<KeyField>& base,
 bool covers(const std::string& allowed, const std::string& field);
 
 /// Marks which differences of one run are allowed: those that the form of the comparison looks
-/// into, those that --allow-differ covers, and, where it covers a batch that differs, those that
-/// follow from the batch.
+/// into, and those that --allow-differ covers, with a batch what follows from it.
 void allow(std::vector<KeyDifference>& differences, ComparisonForm form,
            const std::vector<std::string>& allow_differ);
 

@@ -259,8 +259,7 @@ const ComparisonRow* row_with_figures(const Comparison& comparison, const std::s
   return found == comparison.rows.end() ? nullptr : &*found;
 }
 
-// The points in which the steps of the sides have other things to do: the model is made of the
-// base's alone.
+// In what the steps of the sides have other things to do: the model is made of the base's alone.
 std::string other_steps(const ArmPair& pair, const CompareOptions& options) {
   std::vector<std::string> names;
   for (const KeyDifference& difference : differences_within(pair, options)) {

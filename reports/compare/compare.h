@@ -29,8 +29,8 @@ constexpr auto names_of(Verdict) {
 }
 
 /// How a difference and its error were estimated: from two independent samples of runs (Welch),
-/// from pairs of runs, as the mean of the rows of several arms, from means of sessions, with what
-/// differs between sessions, beside a trend of both sides, or as one more machine against others.
+/// from pairs of runs, as the mean of the rows of several arms, from means of sessions, beside a
+/// trend of both sides, or as one more machine against others.
 /// All but those of sessions and machines hold within one session.
 enum class Method { none, welch, paired, mean_of_rows, sessions, trend, machines };
 constexpr auto names_of(Method) {

@@ -288,8 +288,7 @@ Sessions mean_of_rows(const std::vector<const ComparisonRow*>& rows,
   return means;
 }
 
-// The difference of figures without noise; none of fewer than 2 runs a side, or where the runs of a
-// side differ.
+// The difference of figures without noise; none of fewer than 2 runs a side, or that differ on one.
 std::optional<RunDifference> exact_difference(const CountedRuns& base, const CountedRuns& next) {
   constexpr double error = 1e-9;  // no interval is empty
   for (const CountedRuns* side : {&base, &next}) {

@@ -43,8 +43,7 @@ bool is_of_launch(const std::string& name, const std::string& value) {
   });
 }
 
-// Whether a fact is another on every machine, of every run or launch, and says nothing of its
-// speed.
+// Whether a fact is another on every machine, run or launch, and says nothing of its speed.
 bool is_identity(const std::string& name) {
   constexpr std::array ends = {"host_name", "boot_id", "machine_id", "/uuid",
                                "/pci_id",   "/serial", "/gid",       "storage/free_bytes"};
@@ -53,8 +52,7 @@ bool is_identity(const std::string& name) {
   return is_idle_link || std::ranges::any_of(ends, is_end);
 }
 
-// Whether it is, by all signs together where the report has that conclusion, else by the CPU's
-// alone.
+// By all signs together where the report has that conclusion, else by the CPU's alone.
 std::optional<bool> is_virtual(const Environment& environment) {
   const Maybe<MachineKind>& machine = environment.virtualisation.machine;
   return machine ? *machine == MachineKind::vm : environment.hypervisor_cpu_flag.value;

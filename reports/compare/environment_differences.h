@@ -1,5 +1,5 @@
-// How the machines of two sides differ, by their facts and their monitors, and whether they are
-// what they are given as.
+// How the machines of two sides differ, by facts and monitors, and whether they are what is
+// claimed.
 #pragma once
 
 #include <span>
@@ -20,12 +20,10 @@ struct EnvironmentDifference {
   bool operator==(const EnvironmentDifference&) const = default;
 };
 
-/// Every recorded fact of several machines in the order of the document, its distinct values
-/// joined.
+/// Every recorded fact of several machines in the document's order, its distinct values joined.
 std::vector<std::pair<std::string, std::string>> joined_facts(const std::vector<Environment>& side);
 
-/// Every recorded fact that differs, but serial numbers and bus addresses, in the order of the
-/// document.
+/// Every recorded fact that differs, but serial numbers and bus addresses, in the document's order.
 std::vector<EnvironmentDifference> environment_differences(const std::vector<Environment>& base,
                                                            const std::vector<Environment>& other);
 
@@ -50,8 +48,7 @@ struct MonitoredDifferences {
   std::vector<std::string> others;
 };
 
-/// Of complete runs. A figure that a run lacks is left out, as is the clock of CPUs beside a GPU,
-/// which wait.
+/// Of complete runs. What a run lacks is left out, and the clock of CPUs beside a GPU, which wait.
 MonitoredDifferences monitored_differences(std::span<const Run* const> base,
                                            std::span<const Run* const> next, bool next_is_slower);
 

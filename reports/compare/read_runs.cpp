@@ -116,8 +116,7 @@ void read_in_parallel(std::span<Source> sources, bool with_steps) {
   work();
 }
 
-// Leaves out arms that one report could not have, and another has: by MIG the arm names the
-// profile, too.
+// Leaves out arms that one report could not have, and another has: by MIG with its profile.
 void leave_out_what_is_there(RunSet& set) {
   std::erase_if(set.unsupported, [&](const UnsupportedArm& missing) {
     return std::ranges::any_of(set.arms, [&](const RunArm& arm) {

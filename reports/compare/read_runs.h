@@ -9,8 +9,7 @@
 
 namespace nearmetal {
 
-/// File and arm (empty: all) of a place as a user names it: FILE, or FILE#ARM where no file has
-/// that whole name.
+/// File and arm (empty: all) of a place: FILE, or FILE#ARM where no file has that whole name.
 std::pair<std::string, std::string> report_place(const std::string& place);
 
 /// The files of places: FILE, FILE#ARM or a folder. Throws InvalidReport for one without reports.

@@ -68,8 +68,7 @@ CountedRuns without(CountedRuns side, size_t at) {
   return side;
 }
 
-// The reason for doubt where the verdict would be another without one run that lies far from the
-// others.
+// The reason for doubt where the verdict would be another without one run far from the others.
 std::optional<std::string> depends_on_a_run(const ComparisonRow& row, const ComparedSides& sides) {
   constexpr size_t fewest = 5;
   const auto& [base, next, metric, options] = sides;

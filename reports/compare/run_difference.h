@@ -57,8 +57,7 @@ std::optional<std::string> doubt_of(const ComparisonRow& row, const ComparedSide
 /// Runs a side, below which the rank test shows nothing, and an interval little.
 inline constexpr int64_t fewest_for_rank_test = 4;
 
-/// The disturbance that the monitor of a run saw, or why it saw nothing; empty: each rank was
-/// alone, at steady clocks.
+/// What disturbed a run by its monitor, or why that saw nothing; empty: alone, at steady clocks.
 std::string disturbance_of(const SetRun& run);
 
 /// Whether it saw other processes beside a rank.
@@ -93,8 +92,7 @@ std::vector<RunWarning> warnings_of(const SomeRuns& runs);
 std::string extent_text(const RunWarning& found, const std::string& runs);
 
 /// Adds the notes of a row with figures: a kind that is not measured, order in time, runs on both
-/// sides, warnings of the runs, outliers, other plans or versions of the program, too few or too
-/// short runs.
+/// sides, warnings, outliers, other plans or versions of the program, too few or too short runs.
 void add_run_notes(ComparisonRow& row, const CountedRuns& base, const CountedRuns& next);
 
 }  // namespace nearmetal

@@ -15,9 +15,8 @@ namespace {
 
 constexpr int64_t unknown_environment = -1;
 
-// Index of an equal environment, looked for among the latest: that of each of thousands of runs may
-// be another, as of jobs of a batch system. Two machines of one run are two, even where nothing
-// tells them apart.
+// Index of an equal environment, looked for among the latest: thousands of runs, as of a batch
+// system, may have one each. Two machines of one run are two, even if nothing tells them apart.
 int64_t place_of(RunSet& set, const Environment& environment,
                  const std::map<int64_t, int64_t>& taken) {
   constexpr std::ptrdiff_t looked_at = 16;

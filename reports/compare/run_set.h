@@ -89,8 +89,7 @@ SomeRuns runs_where(const RunArm& arm, const Predicate& holds) {
 
 SomeRuns complete_runs(const RunArm& arm);
 
-/// A number of its runs, with that of the files that they are of where there are several: "5 in 2
-/// files".
+/// A number of its runs, with that of their files where there are several: "5 in 2 files".
 std::string counted_files(const std::string& runs, const RunArm& arm);
 
 /// By the time at which they began.
@@ -99,8 +98,7 @@ SomeRuns in_order(SomeRuns runs);
 /// The hosts of its ranks: "node0+node1".
 std::string hosts_of(const RunSet& set, const Run& run);
 
-/// Whether they are one machine, as far as is known: it may have another name in a container, and
-/// another boot each day.
+/// Whether they are one machine, as far as is known: names differ in containers, boots by day.
 bool are_one_machine(const Environment& a, const Environment& b);
 
 /// Where runs of an arm are of reports of different machines, the runs of the reports of each,
@@ -116,8 +114,7 @@ SampleUnit unit_of(const RunArm& arm);
 /// The units of each arm that has runs.
 std::vector<SampleUnit> units_of(const RunSet& set);
 
-/// Adds a run to the arm of that name, with the environments of its ranks, which are indices into
-/// `environments`.
+/// Adds a run to the arm of that name; the environments of its ranks index `environments`.
 void add_run(RunSet& set, const std::string& arm, SetRun run,
              const std::vector<Environment>& environments);
 
@@ -126,8 +123,7 @@ void add_set(RunSet& set, RunSet other);
 
 /// Whether its runs are results that others published.
 bool is_imported(const RunArm& arm);
-/// Throws NotComparable where some of the sides are imported and others are not: their arms never
-/// stand beside each other.
+/// Throws NotComparable where some sides are imported, which never stand beside others.
 void require_one_nature(const std::vector<RunSet>& sides);
 /// Throws NotComparable for imported results, in a sentence that begins so.
 void require_none_imported(const RunSet& set, const std::string& beginning);

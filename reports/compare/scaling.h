@@ -37,8 +37,7 @@ struct ScalingPoint {
 /// those whose jobs share a GPU, are left out.
 std::vector<ScalingPoint> scaling_of(const RunSet& set);
 
-/// A reference and what grows from it: arms of rising ranks on no fewer instances, of one job or of
-/// several.
+/// A reference and what grows from it: arms of rising ranks and instances, of one job or several.
 struct ScalingCurve {
   std::string title;                 // "1x1x1 to 1x1x4, batch 64"
   std::vector<ScalingPoint> points;  // first the reference, by its own ranks

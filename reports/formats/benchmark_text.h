@@ -14,16 +14,14 @@ namespace nearmetal {
 void print_go_benchmark(std::ostream& out, const RunSet& set);
 
 /// Prometheus text format 0.0.4, for a textfile collector: means and intervals of each arm and
-/// metric, speedup and efficiency of those that have them, numbers of runs and ranks, the time of
-/// the latest.
+/// metric, speedup and efficiency, numbers of runs and ranks, and when the latest run began.
 void print_prometheus(std::ostream& out, const RunSet& set);
 
 /// Google Benchmark's JSON, as its tools/compare.py takes it: a repetition for each complete run,
 /// real time is that of a mean step; CPU time, which is not measured, is the same.
 std::string google_benchmark_json(const RunSet& set);
 
-/// The JSON of github-action-benchmark, for its tool customBiggerIsBetter: mean throughput of each
-/// arm.
+/// github-action-benchmark's JSON for its tool customBiggerIsBetter: mean throughput of each arm.
 std::string github_action_benchmark_json(const RunSet& set);
 
 /// JUnit XML. A test case for each run: failed is an error, partial is skipped; figures are
@@ -31,8 +29,7 @@ std::string github_action_benchmark_json(const RunSet& set);
 void print_junit(std::ostream& out, const RunSet& set);
 
 /// A test case for each row: a failure where the gate fails it, an error where what the policy asks
-/// for was not or could not be shown, skipped where it is inconclusive and the policy lets it pass.
-/// `next`: the new side.
+/// for was not shown, skipped where it is inconclusive and may pass. `next`: the new side.
 void print_junit(std::ostream& out, const Comparison& comparison, const GateResult& gate,
                  const RunSet& next);
 

@@ -12,8 +12,7 @@ namespace nearmetal {
 /// difference comes from, and for a VM or a container what else differs.
 Page page_of(const Comparison& comparison);
 
-/// The same as a page of HTML. `verdict`: in words. The images of the charts are for the caller to
-/// add.
+/// The same as a page of HTML, with charts. `verdict`: in words.
 Page comparison_page(const RunSet& base, const RunSet& next, const Comparison& comparison,
                      const std::string& verdict);
 

@@ -9,17 +9,16 @@
 
 namespace nearmetal {
 
-/// "The VM is slower than bare metal, -6.00 % [-7.9, -4.1]: SLOWER"; of a row without figures why,
-/// and the verdict.
+/// "The VM is slower than bare metal, -6.00 % [-7.9, -4.1]: SLOWER"; without figures why: verdict.
 std::string sentence_of(const ComparisonRow& row, const CompareOptions& options);
 
 /// The sentence of each metric; for several rows that of their geometric mean, with how many rows
 /// have which verdict. Behind it what threatens it, unless a sentence before said so.
 std::vector<std::string> headlines(const Comparison& comparison);
 
-/// The headlines of a report: where jobs share a GPU what the best way gains, the speedup of the
-/// arms with the most ranks, or the throughput of a few arms; that no run is complete. Empty where
-/// it is none of these.
+/// Of a report: what the best way to share a GPU gains, the speedup of the arms with the most
+/// ranks, or the throughput of a few arms; that no run is complete. Empty where it is none of
+/// these.
 std::vector<std::string> headlines(const RunSet& set);
 
 /// "1 SLOWER, 2 EQUIVALENT", of all rows.

@@ -40,8 +40,7 @@ std::vector<const Metric*> listed_metrics(const RunSet& set, const RunArm& arm) 
 
 constexpr const char* how_to_list = "all figures: --metric all";
 
-// Arms beside one another answer by how they compare; of one arm, or where they are asked for,
-// there are all figures.
+// Arms beside one another answer by how they compare: all figures are of one arm, or asked for.
 bool lists_figures(const RunSet& set) {
   return set.arms.size() < 2 || !set.metrics.empty() || !set.cost_notes.empty() ||
          is_imported(set.arms.front());  // which may have no throughput, but that of links

@@ -26,8 +26,7 @@ Page page_of(const RunSet& set);
 /// The same without the figures of which a sweep has too many: a row for each layout.
 Page sweep_page(const RunSet& set);
 
-/// A page of HTML. Sets whose runs keep steps and profile; without them charts of these say that
-/// there are none. The images of the charts are for the caller to add.
+/// A page of HTML. Without steps and profiles in the sets charts of these say that there are none.
 Page report_page(const GroupedRuns& runs);
 
 /// Print page_of(set).

@@ -1,5 +1,4 @@
-// How long a training takes at a measured throughput, and what it costs: a view of reports, which
-// hold no prices.
+// How long a training takes at a measured throughput, and its cost: reports hold no prices.
 #pragma once
 
 #include <cstdint>

@@ -83,8 +83,7 @@ TextTable speed_table(const RunSet& set, const std::vector<FractionPoint>& point
   return table;
 }
 
-// A row for each of an arm's jobs, in the unit of its own work; below it each reason once why a job
-// has nothing beside it.
+// A row for each of an arm's jobs, in its own unit; below each reason why a job has none beside it.
 TitledTable unlike_table(const std::vector<FractionPoint>& points) {
   std::vector<std::string> reasons;
   TextTable table{.columns = {{"arm"},
@@ -127,8 +126,7 @@ TextTable cost_table(const std::vector<FractionPoint>& points, const UnitWords& 
   return table;
 }
 
-// The joint work of the neighbours of one load, for each arm that has some, as the mean of its
-// runs.
+// The joint work of the neighbours of one load in each arm, as the mean of its runs.
 TextTable neighbours_table(const RunSet& set) {
   TextTable table{.columns = {{"arm"}, {"neighbours", true}, {"load"}, {"all of them", true}}};
   for (const RunArm& arm : set.arms) {

@@ -47,8 +47,7 @@ class References {
 
   double confidence() const { return confidence_; }
 
-  // The arms that share and report how fast they were, in the order of the set; of unlike jobs the
-  // whole.
+  // Those that share and report how fast they were, in the set's order; of unlike jobs the whole.
   const std::vector<const RunArm*>& arms() const { return arms_; }
 
   // The unlike jobs of an arm, each by itself; empty: its jobs are alike.
@@ -279,8 +278,7 @@ Maybe<JobProgress> progress_of(const References& references, const RunArm& arm) 
   return progress;
 }
 
-// The sum over the jobs: how many jobs' worth of work is done in the time in which one is done
-// alone.
+// The sum over the jobs: how many jobs' worth of work is done in the time of one alone.
 Estimate weighted_speedup(const JobProgress& progress) {
   std::vector<SessionTerm> terms = {{1, sessions_of(progress)}};
   for (const auto& [alone, weight] : weights_of(progress)) {

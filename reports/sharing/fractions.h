@@ -60,8 +60,8 @@ const DeviceWords& device_words_of(const RunSet& set);
 std::vector<FractionPoint> fractions_of(const RunSet& set, bool any_batch = false,
                                         double confidence = side_confidence);
 
-/// The arm with the fastest batch of each sharing mode, if its jobs are alike; none where no mode
-/// has a choice.
+/// Of like jobs the arm with the fastest batch of each sharing mode; none where no mode has a
+/// choice.
 RunSet with_best_batches(const RunSet& set);
 
 }  // namespace nearmetal

@@ -55,9 +55,9 @@ struct Series {
   std::vector<Mark> marks{};
 };
 
-/// One pair of axes. Where `rows` is set values lie along x, and the ticks of y are its rows, at 0,
-/// 1, ... from the top; bars and boxes are drawn there alone. A bar reaches from 0 to its x, a box
-/// over its interval.
+/// One pair of axes. With `rows` values lie along x, and the ticks of y are its rows, at 0, 1, ...
+/// from the top; there alone are bars, which reach from 0 to their x, and boxes, over their
+/// interval.
 struct Plot {
   std::string title{};
   Axis x{}, y{};
@@ -81,8 +81,7 @@ struct Chart {
 /// A chart that cannot be drawn, and why.
 Chart missing_chart(Chart chart, const std::string& why);
 
-/// A line for each mark but labels: series, kind, look, x, y and the interval; numbers have 10
-/// significant digits.
+/// A line for each mark but labels: series, kind, look, x, y, the interval; numbers of 10 digits.
 std::string csv_of(const Chart& chart);
 
 /// Within a page: text and lines have the colour of the text around, and the title stands there.

@@ -8,8 +8,7 @@
 namespace nearmetal {
 namespace {
 
-// The complete run of an arm with the median throughput that `has` what a chart needs; null where
-// none has.
+// The complete run of median throughput of those that have what a chart needs; null: none has.
 const Run* typical_run(const RunArm& arm, bool (*has)(const Run& run)) {
   std::vector<const Run*> runs;
   for (const SetRun* set_run : complete_runs(arm)) {
@@ -23,8 +22,7 @@ const Run* typical_run(const RunArm& arm, bool (*has)(const Run& run)) {
   return *middle;
 }
 
-// Step times of the timed window, of the rank whose steps took longest; empty where they are not
-// kept.
+// Step times of the timed window, of the rank whose steps took longest; empty if they are not kept.
 std::span<const double> window_steps(const Run& run) {
   if (!run.window) return {};
   std::span<const double> slowest;
@@ -113,8 +111,7 @@ void draw_strips(Chart& chart, const std::vector<Steps>& all) {
   }
 }
 
-// Without the slowest hundredth of many steps: a single outlier would leave no width for the
-// others.
+// Without the slowest hundredth of many steps: one outlier would leave no width for the others.
 void draw_distribution(Chart& chart, const std::vector<Steps>& all) {
   constexpr size_t many = 100;
   double least = all.front().seconds.front(), most = 0, slowest = 0;

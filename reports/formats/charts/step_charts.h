@@ -5,8 +5,7 @@
 
 namespace nearmetal {
 
-/// Step times of the timed window of each arm's typical run: one after another, and how they are
-/// distributed.
+/// Step times of the window of each arm's typical run: one after another, and their distribution.
 Chart step_strip_chart(const ShownArms& shown);
 Chart step_distribution_chart(const ShownArms& shown);
 

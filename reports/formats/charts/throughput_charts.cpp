@@ -53,8 +53,7 @@ ShownCurves shown_curves(const ShownArms& shown) {
   return result;
 }
 
-// A curve for each, of one figure of its points; ranks that double are as far from each other as
-// their neighbours.
+// A curve for each, of one figure of its points, over the logarithm of the ranks.
 Plot plot_of(const ShownCurves& shown,
              const std::function<Estimate(const ScalingPoint& point, size_t side)>& figure) {
   constexpr double space = 1.12;

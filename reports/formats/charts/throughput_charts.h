@@ -9,8 +9,8 @@
 
 namespace nearmetal {
 
-/// A bar from zero for the geometric mean of each arm, a whisker for its 95 % interval, a circle
-/// for each run.
+/// The geometric mean of each arm with its 95 % interval: curves over the ranks where each arm is
+/// on one, else bars with a circle for each run.
 Chart throughput_chart(const ShownArms& shown);
 
 /// Throughput against that of the arm with the fewest ranks, over the number of ranks, with the
@@ -21,8 +21,7 @@ Chart efficiency_chart(const ShownArms& shown);
 /// Of arms whose cost was asked for: time against cost.
 Chart cost_chart(const ShownArms& shown);
 
-/// Of each arm with several: the least throughput, the median and the largest, and those of all
-/// runs in their order.
+/// Of each arm with several: least, median and largest throughput, and that of each run in order.
 TextTable run_order_table(const RunSet& set);
 
 /// Each run against the median of its arm.
