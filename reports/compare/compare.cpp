@@ -51,12 +51,6 @@ bool is_of_latency(const Metric& metric) {
   return std::ranges::count(latency_metrics(), metric.name, &Metric::name) > 0;
 }
 
-// Whether it is the throughput of each pair, in its own unit, and nothing else.
-bool is_throughput_alone(const CompareOptions& options) {
-  return std::ranges::all_of(options.metrics,
-                             [](const std::string& name) { return name == throughput_of_runs; });
-}
-
 // Unless the same one is there, whatever its source.
 void add_difference(std::vector<KeyDifference>& differences, const KeyDifference& found) {
   const auto same = [&](const KeyDifference& other) {
@@ -343,12 +337,6 @@ void add_geometric_means(Comparison& comparison, const std::vector<const Metric*
   }
 }
 
-std::string day_of_first(const RunArm& arm) {
-  constexpr size_t day_digits = 10;  // of 2026-01-31T...
-  const auto start = [](const SetRun& run) -> const std::string& { return run.run.started_at; };
-  return start(*std::ranges::min_element(arm.runs, {}, start)).substr(0, day_digits);
-}
-
 // The new arms against those of the anchor, whose names are those of the base.
 void add_anchor_rows(Comparison& comparison, const std::vector<ArmPair>& pairs,
                      const RunSet& anchor, const std::vector<const Metric*>& metrics) {
@@ -358,8 +346,10 @@ void add_anchor_rows(Comparison& comparison, const std::vector<ArmPair>& pairs,
     const size_t before = comparison.rows.size();
     add_rows(comparison, {pair.name, first, pair.next}, metrics_of_pair(pairs, pair, metrics),
              *pair.base);
+    constexpr size_t day_digits = 10;  // of 2026-01-31T...
+    const std::string start = in_order(runs_of(*first)).front()->run.started_at;
     for (size_t i = before; i < comparison.rows.size(); ++i) {
-      comparison.rows[i].since = day_of_first(*first);
+      comparison.rows[i].since = start.substr(0, day_digits);
     }
   }
 }
@@ -424,12 +414,15 @@ Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions&
   comparison.work = work_lines({{words.base_title, &base}, {words.new_title, &next}});
   const std::vector<ArmPair> pairs = paired_arms(base, next);
   const std::vector<const Metric*> metrics = compared_metrics(pairs, options);
+  // Of each pair in its own unit.
+  const bool throughput_alone = std::ranges::all_of(
+      options.metrics, [](const std::string& name) { return name == throughput_of_runs; });
   comparison.options.metrics.clear();
   for (const Metric* metric : metrics) comparison.options.metrics.emplace_back(metric->name);
   for (const ArmPair& pair : pairs) {
     add_rows(comparison, pair,
-             is_throughput_alone(options) ? std::vector{&throughput_of(pair)}
-                                          : metrics_of_pair(pairs, pair, metrics));
+             throughput_alone ? std::vector{&throughput_of(pair)}
+                              : metrics_of_pair(pairs, pair, metrics));
   }
   add_anchor_rows(comparison, pairs, anchor, metrics);
   sort_rows(comparison.rows, pairs, options.order);
