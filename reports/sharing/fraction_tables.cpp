@@ -10,12 +10,6 @@
 namespace nearmetal {
 namespace {
 
-// Whether jobs of some arm that shares do unlike work.
-bool has_unlike_jobs(const std::vector<FractionPoint>& points) {
-  return std::ranges::any_of(points,
-                             [](const FractionPoint& point) { return !point.unlike_jobs.empty(); });
-}
-
 std::string plain_cell(const Maybe<Estimate>& ratio) {
   return ratio ? significant(ratio->value, 3) : "-";
 }
@@ -56,7 +50,7 @@ std::string cost_legend(const TextTable& table, const UnitWords& words, const De
 }
 
 TextTable speed_table(const RunSet& set, const std::vector<FractionPoint>& points,
-                      const UnitWords& words) {
+                      const UnitWords& words, bool unlike) {
   TextTable table{.columns = {{"arm"},
                               {"runs", true},
                               {std::string(words.rate) + " [95 %]", true},
@@ -64,7 +58,6 @@ TextTable speed_table(const RunSet& set, const std::vector<FractionPoint>& point
                               {"x time slices", true},
                               {"slowdown", true},
                               {"by neighbours", true}}};
-  const bool unlike = has_unlike_jobs(points);
   if (unlike) table.columns.insert(table.columns.begin() + 3, {"weighted speedup", true});
   for (const FractionPoint& point : points) {
     const RunArm* arm = arm_named(point.arm, set);
@@ -128,6 +121,8 @@ TextTable cost_table(const std::vector<FractionPoint>& points, const UnitWords& 
 
 // The joint work of the neighbours of one load in each arm, as the mean of its runs.
 TextTable neighbours_table(const RunSet& set) {
+  constexpr double Neighbour::*rates[] = {&Neighbour::runs_per_second, &Neighbour::bytes_per_second,
+                                          &Neighbour::flops_per_second};
   TextTable table{.columns = {{"arm"}, {"neighbours", true}, {"load"}, {"all of them", true}}};
   for (const RunArm& arm : set.arms) {
     std::map<std::string, std::pair<Neighbour, int64_t>> loads;  // sums, and of how many
@@ -136,16 +131,12 @@ TextTable neighbours_table(const RunSet& set) {
       for (const Neighbour& one : run->run.neighbours) {
         auto& [sum, count] = loads[one.load];
         ++count;
-        sum.runs_per_second += one.runs_per_second;
-        sum.bytes_per_second += one.bytes_per_second;
-        sum.flops_per_second += one.flops_per_second;
+        for (const auto rate : rates) sum.*rate += one.*rate;
       }
     }
     for (auto& [name, load] : loads) {
       auto [mean, count] = load;
-      for (double* rate : {&mean.runs_per_second, &mean.bytes_per_second, &mean.flops_per_second}) {
-        *rate /= static_cast<double>(runs.size());
-      }
+      for (const auto rate : rates) mean.*rate /= static_cast<double>(runs.size());
       table.rows.push_back(
           {arm.name, std::to_string(count / std::ssize(runs)), name, rate_text(mean)});
     }
@@ -168,10 +159,11 @@ std::string rate_text(const Neighbour& neighbour) {
 std::vector<TitledTable> fraction_tables(const RunSet& set) {
   const std::vector<FractionPoint> points = fractions_of(set);
   const UnitWords& words = words_of(units_of(set));
-  const bool unlike = has_unlike_jobs(points);
+  const bool unlike = std::ranges::any_of(
+      points, [](const FractionPoint& point) { return !point.unlike_jobs.empty(); });
   const DeviceWords& device = device_words_of(set);
   std::vector<TitledTable> tables = {{std::string("Jobs that share ") + device.shared,
-                                      speed_table(set, points, words),
+                                      speed_table(set, points, words, unlike),
                                       speed_legend(device) + (unlike ? unlike_legend : "")}};
   if (unlike) tables.push_back(unlike_table(points));
   const std::string use = std::string(", and use of ") + device.name;
@@ -185,7 +177,7 @@ std::vector<TitledTable> fraction_tables(const RunSet& set) {
   const RunSet best = with_best_batches(set);
   if (best.arms.empty()) return tables;
   const std::vector<FractionPoint> best_points = fractions_of(best, true);
-  tables.push_back({"The best batch of each way", speed_table(best, best_points, words)});
+  tables.push_back({"The best batch of each way", speed_table(best, best_points, words, false)});
   tables.push_back({"Each job of these" + use, cost_table(best_points, words)});
   return tables;
 }

@@ -241,8 +241,7 @@ Chart ratio_chart(Chart chart, const char* axis, const char* missing,
     for (size_t side = 0; side < figures.size(); ++side) {
       const Maybe<Estimate> value = figures[side].value_of(point);
       cells.push_back(value ? value_text(*value) : "-");
-      if (!value) continue;
-      bars.bars.push_back({bars.rows.size(), side, Kind::measured, *value});
+      if (value) bars.bars.push_back({bars.rows.size(), side, Kind::measured, *value});
     }
     if (bars.bars.size() == before) continue;
     if (bars.rows.size() == most_rows) {
