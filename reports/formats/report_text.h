@@ -8,7 +8,6 @@
 #include "base/text_table.h"
 #include "reports/compare/read_runs.h"
 #include "reports/compare/run_set.h"
-#include "reports/formats/charts/charts.h"
 #include "reports/formats/page.h"
 
 namespace nearmetal {

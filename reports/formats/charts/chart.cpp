@@ -1,10 +1,8 @@
 #include "reports/formats/charts/chart.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <set>
-#include <utility>
 
 namespace nearmetal {
 namespace {
