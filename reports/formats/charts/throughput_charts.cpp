@@ -14,6 +14,14 @@
 namespace nearmetal {
 namespace {
 
+std::vector<double> complete_values(const RunArm& arm, const Metric& metric) {
+  std::vector<double> values;
+  for (const SetRun* run : complete_runs(arm)) {
+    if (const Maybe<double> value = metric.value_of(run->run)) values.push_back(*value);
+  }
+  return values;
+}
+
 // As the table has it: of few runs the median, without an interval.
 Estimate shown_mean(const SideSummary& side) {
   return has_few_runs(side) ? Estimate{median(side.values)} : side.mean();
@@ -202,7 +210,8 @@ Chart throughput_chart(const ShownArms& shown) {
     const Metric& metric = throughput_metric(unit_of(*arm.arm));
     const SideSummary side = summary_of_arm(*arm.arm, metric);
     if (!side.geometric_mean) continue;
-    bars.bars.push_back({arm.row, arm.side_index, arm.kind, shown_mean(side), side.values});
+    bars.bars.push_back(
+        {arm.row, arm.side_index, arm.kind, shown_mean(side), complete_values(*arm.arm, metric)});
     chart.table.rows.push_back(
         {arm.label(), mean_text(side, metric), std::to_string(side.runs), to_string(arm.kind)});
   }
