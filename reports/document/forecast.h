@@ -13,21 +13,20 @@
 
 namespace nearmetal {
 
-/// The confidence of the bands.
-inline constexpr double forecast_confidence = 0.9;
-
-struct Foretold {
+/// What a forecast says of a figure.
+struct ForecastValue {
   double median = 0;
-  Interval band{};
+  Interval band{};  // 90 %
   bool holds(double value) const { return band.lower <= value && value <= band.upper; }
 };
 
-/// An arm of the most ranks, as those of fewer alone foretell it; samples per second of all ranks.
+/// An arm that was measured beside its forecast, in samples per second of all ranks: one of the
+/// most ranks, held out, or one that was measured later.
 struct HoldOut {
   std::string arm;
   int64_t ranks = 1;
   double measured = 0;
-  Foretold rate;
+  ForecastValue rate;
   double error() const { return rate.median / measured - 1; }
 };
 
@@ -55,13 +54,13 @@ struct ForecastPoint {
   std::optional<double> batch{};   // samples of a rank and micro-batch; null: not told
   int64_t accumulate = 1;
   SampleUnit sample = SampleUnit::image;
-  Foretold rate;                      // samples per second of all ranks
+  ForecastValue rate;                 // samples per second of all ranks
   double efficiency = 1;              // of each rank, against the fewest that were measured
   std::vector<ForecastTerm> terms{};  // of a step; where the batch is not told, of a sample
   std::string dominant{};             // the largest of them beside computation; empty: none
   // From which on the efficiency is 95 %, by the network between hosts, or inside the only one.
   Maybe<double> enough_bits_per_second{}, enough_latency_seconds{};
-  std::optional<Foretold> loss{};  // 1 - VM / bare metal, where both were measured
+  std::optional<ForecastValue> loss{};  // 1 - VM / bare metal, where both were measured
 };
 
 }  // namespace nearmetal

@@ -15,6 +15,7 @@
 namespace nearmetal {
 namespace {
 
+constexpr double confidence = 0.9;  // of the bands
 constexpr double enough_efficiency = 0.95, large_loss = 0.05;
 constexpr double usual_cost = 0.07, usual_rest = 0.03;  // of several ranks; beside known sums
 constexpr int64_t most_ranks_of_loss = 4096;
@@ -32,7 +33,7 @@ double sum_of(const auto& parts) {
 }
 
 Interval band_of(const Weighted& values) {
-  constexpr double beyond = (1 - forecast_confidence) / 2;
+  constexpr double beyond = (1 - confidence) / 2;
   const std::vector<double> bounds = weighted_quantiles(values, {beyond, 1 - beyond});
   return {bounds.front(), bounds.back()};
 }
@@ -49,7 +50,7 @@ struct Outcome {
   Weighted rates, runs;  // samples per second: of possibilities, and of runs, which have noise
   std::array<double, term_names.size()> terms{};  // of the fifth of possibilities in the middle
 
-  Foretold rate() const { return {weighted_quantiles(rates, {0.5}).front(), band_of(runs)}; }
+  ForecastValue rate() const { return {weighted_quantiles(rates, {0.5}).front(), band_of(runs)}; }
 };
 
 int64_t most_per_host(const std::vector<MeasuredSize>& sizes) {
@@ -301,7 +302,7 @@ struct Side {
 
 // Sides follow the same law, each with costs and noise of its own: those of another draw. Where one
 // side has other hypotheses they are independent.
-Foretold loss_of(const Outcome& bare, const Outcome& vm) {
+ForecastValue loss_of(const Outcome& bare, const Outcome& vm) {
   constexpr size_t draws = Growth::draws_of_a_law, parts = 60;
   Weighted of_rates, of_runs;
   const auto add = [&](Weighted& losses, const Weighted& base, const Weighted& next) {
@@ -338,7 +339,7 @@ ForecastPair forecast_pair(const RunSet& bare, const RunSet& vm, const ForecastR
   for (ForecastPoint& point : pair.vm.points) point.loss = loss_at(point.ranks);
   for (int64_t ranks = 1; ranks <= most_ranks_of_loss && !pair.large_loss; ranks *= 2) {
     if (!metal.forecaster.can_reach(ranks) || !guest.forecaster.can_reach(ranks)) break;
-    const Foretold loss = loss_at(ranks);
+    const ForecastValue loss = loss_at(ranks);
     if (loss.median >= large_loss) pair.large_loss = {ranks, loss};
   }
   return pair;

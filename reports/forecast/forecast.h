@@ -21,7 +21,7 @@ struct GivenNetwork {
 };
 
 struct ForecastRequest {
-  std::vector<int64_t> ranks{};       // to foretell
+  std::vector<int64_t> ranks{};       // to forecast
   std::optional<int64_t> per_host{};  // ranks; none: as measured
   std::optional<GivenNetwork> network{};
   std::optional<int64_t> batch{}, accumulate{};
@@ -43,7 +43,7 @@ Forecast forecast_of(const RunSet& set, const ForecastRequest& request);
 /// ranks, up to 4096, at which the median of that is 5 % or more; none where there is none.
 struct ForecastPair {
   Forecast bare, vm;
-  std::optional<std::pair<int64_t, Foretold>> large_loss{};
+  std::optional<std::pair<int64_t, ForecastValue>> large_loss{};
 };
 ForecastPair forecast_pair(const RunSet& bare, const RunSet& vm, const ForecastRequest& request);
 

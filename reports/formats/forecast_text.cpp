@@ -5,9 +5,9 @@
 namespace nearmetal {
 namespace {
 
-std::string rate_text(const Foretold& rate) { return with_interval(rate.median, rate.band); }
+std::string rate_text(const ForecastValue& rate) { return with_interval(rate.median, rate.band); }
 
-std::string place_in_band(const Foretold& rate, double measured) {
+std::string place_in_band(const ForecastValue& rate, double measured) {
   return rate.holds(measured) ? "within its band" : "OUTSIDE its band";
 }
 
@@ -16,7 +16,7 @@ std::string unit_text(const ForecastPoint& point) {
 }
 
 // Negative: the VM is slower.
-std::string loss_text(const Foretold& loss) {
+std::string loss_text(const ForecastValue& loss) {
   return signed_percent(-loss.median, {-loss.band.upper, -loss.band.lower});
 }
 
@@ -104,7 +104,7 @@ Page forecast_check_page(const std::vector<ForecastCheck>& checks) {
                           {"verdict"}};
   int64_t within = 0;
   for (const ForecastCheck& check : checks) {
-    const Foretold& rate = check.point->rate;
+    const ForecastValue& rate = check.point->rate;
     within += rate.holds(check.measured) ? 1 : 0;
     titled.table.rows.push_back({check.arm, std::to_string(check.point->ranks), rate_text(rate),
                                  significant(check.measured, 5), signed_percent(check.error()),

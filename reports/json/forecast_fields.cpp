@@ -19,11 +19,11 @@ void require_consistent_forecasts(const Report& report) {
 
 namespace json {
 
-void fields(Archive& field, Foretold& foretold) {
-  field.type("foretold", "A median and its 90 % band");
-  field("median", foretold.median);
-  field("lower", foretold.band.lower);
-  field("upper", foretold.band.upper);
+void fields(Archive& field, ForecastValue& value) {
+  field.type("forecast_value", "A median and its 90 % band");
+  field("median", value.median);
+  field("lower", value.band.lower);
+  field("upper", value.band.upper);
 }
 
 void fields(Archive& field, ForecastTerm& term) {
@@ -33,7 +33,7 @@ void fields(Archive& field, ForecastTerm& term) {
 }
 
 void fields(Archive& field, HoldOut& held) {
-  field.type("hold_out", "An arm of the most ranks, as those of fewer alone foretell it");
+  field.type("hold_out", "An arm of the most ranks, as those of fewer alone forecast it");
   field("arm", held.arm);
   field("ranks", held.ranks, at_least(1));
   field("measured", held.measured, above(0), "Samples per second of all ranks");

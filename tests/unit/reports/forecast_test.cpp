@@ -223,7 +223,7 @@ RunSet published(const Series& series) {
   return set_of(report);
 }
 
-// Each size as the smaller ones foretell it: of all points whose bands are counted, those of the
+// Each size as the smaller ones forecast it: of all points whose bands are counted, those of the
 // same batch by two sizes or more have a bound of their error.
 TEST(Forecast, PublishedSizesHeldOut) {
   std::vector<double> errors;
@@ -450,7 +450,7 @@ TEST(Forecast, IsAReportOfItsOwnKind) {
 TEST(Forecast, IsCheckedAgainstWhatWasMeasuredLater) {
   const Report report = sample_forecast();
   const std::vector<ForecastCheck> checks = check_forecast(report, two_sizes(), {});
-  ASSERT_EQ(checks.size(), 1u) << "one rank was not foretold, and 64 were not measured";
+  ASSERT_EQ(checks.size(), 1u) << "one rank was not forecast, and 64 were not measured";
   EXPECT_EQ(checks[0].arm, "1x1x2");
   EXPECT_LT(std::abs(checks[0].error()), 0.02);
   EXPECT_THAT(forecast_check_page(checks).headlines.at(0),
