@@ -251,8 +251,9 @@ ExitCode compare_with_forecast(const CompareRequest& request, const HoldsForecas
   const RunSet measured = read_runs(request.next);
   const Report forecast = read_report(std::filesystem::path(request.base.front()));
   if (forecast.kind != Kind::predicted) throw NotComparable(why.what());
-  const Page page =
-      forecast_check_page(check_forecast(forecast, measured, request.options.allow_differ));
+  const std::vector<HoldOut> checks =
+      check_forecast(forecast, measured, request.options.allow_differ);
+  const Page page = forecast_check_page(checks, forecast.arms.front().forecast->sample);
   if (request.html) {
     TextStream text;
     print_html(text, page);

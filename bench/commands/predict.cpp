@@ -140,26 +140,19 @@ void add_predict_options(Options& options, PredictForm& form) {
 
 ExitCode run_predict(const PredictForm& form, const Context& context) {
   const auto file_of = [&](const std::string& path) { return OutputFile{path, form.output.force}; };
-  for (const Places* places : {&form.places, &form.bare, &form.vm}) {
-    require_no_input(form.output, *places);
-    if (form.report) require_no_input(file_of(*form.report), files_of(*places));
+  std::vector<Places> sides = {form.places, form.bare, form.vm};  // one, or the other two
+  std::erase_if(sides, [](const Places& places) { return places.empty(); });
+  for (const Places& places : sides) {
+    require_no_input(form.output, places);
+    if (form.report) require_no_input(file_of(*form.report), files_of(places));
   }
   ForecastRequest request = form.request;
   request.ready = ready_by_flops;
-  std::vector<Forecast> forecasts;
-  Page page;
-  if (form.bare.empty()) {
-    const RunSet set = read_runs(form.places, true);
-    remark_foreign(set, context.terminal);
-    forecasts.push_back(forecast_of(set, request));
-    page = forecast_page(forecasts.front());
-  } else {
-    const std::vector<RunSet> sides = read_sides({form.bare, form.vm}, true);
-    const ForecastPair pair = forecast_pair(sides[0], sides[1], request);
-    forecasts = {pair.bare, pair.vm};
-    page = forecast_page(pair);
-  }
-  Report report = predicted_report(forecasts);
+  const std::vector<RunSet> sets = read_sides(sides, true);
+  if (sets.size() == 1) remark_foreign(sets.front(), context.terminal);
+  Forecast forecast = forecast_of(sets, request);
+  const Page page = forecast_page(forecast);
+  Report& report = forecast.report;
   report.tool = build_info();
   report.invocation.argv = context.argv;
   report.invocation.started_at = time_stamp();

@@ -281,25 +281,6 @@ std::map<std::string, std::string> work_of(const MeasuredSizes& found,
   return work;
 }
 
-struct Side {
-  MeasuredSizes found;
-  Forecaster forecaster;
-  Forecast forecast;
-
-  Side(const std::string& name, const RunSet& set, const ForecastRequest& request)
-      : found(measured_sizes(set, request.batch)), forecaster(found, found.sizes, request) {
-    check_request(found, request, forecaster.has_exchange());
-    for (const int64_t ranks : request.ranks) forecast.points.push_back(forecaster.point(ranks));
-    forecast.basis = {name,
-                      {},
-                      forecaster.has_exchange(),
-                      forecaster.assumptions(),
-                      held_out(found, request),
-                      work_of(found, request)};
-    for (const MeasuredSize& size : found.sizes) add_new(forecast.basis.arms, size.arm);
-  }
-};
-
 // Sides follow the same law, each with costs and noise of its own: those of another draw. Where one
 // side has other hypotheses they are independent.
 ForecastValue loss_of(const Outcome& bare, const Outcome& vm) {
@@ -325,46 +306,51 @@ ForecastValue loss_of(const Outcome& bare, const Outcome& vm) {
 
 }  // namespace
 
-Forecast forecast_of(const RunSet& set, const ForecastRequest& request) {
-  return Side("", set, request).forecast;
-}
-
-ForecastPair forecast_pair(const RunSet& bare, const RunSet& vm, const ForecastRequest& request) {
-  const Side metal("bare metal", bare, request), guest("VM", vm, request);
-  const auto loss_at = [&](int64_t ranks) {
-    return loss_of(metal.forecaster.at(metal.forecaster.target(ranks)),
-                   guest.forecaster.at(guest.forecaster.target(ranks)));
-  };
-  ForecastPair pair{metal.forecast, guest.forecast};
-  for (ForecastPoint& point : pair.vm.points) point.loss = loss_at(point.ranks);
-  for (int64_t ranks = 1; ranks <= most_ranks_of_loss && !pair.large_loss; ranks *= 2) {
-    if (!metal.forecaster.can_reach(ranks) || !guest.forecaster.can_reach(ranks)) break;
-    const ForecastValue loss = loss_at(ranks);
-    if (loss.median >= large_loss) pair.large_loss = {ranks, loss};
-  }
-  return pair;
-}
-
-Report predicted_report(const std::vector<Forecast>& forecasts) {
-  Report report;
+Forecast forecast_of(const std::vector<RunSet>& sides, const ForecastRequest& request) {
+  Forecast forecast;
+  Report& report = forecast.report;
   report.kind = Kind::predicted;
-  for (const Forecast& forecast : forecasts) {
-    const std::string& side = forecast.basis.side;
-    for (const ForecastPoint& point : forecast.points) {
+  std::vector<Forecaster> forecasters;
+  for (const RunSet& set : sides) {
+    const std::string side = sides.size() < 2 ? "" : forecasters.empty() ? "bare metal" : "VM";
+    const MeasuredSizes found = measured_sizes(set, request.batch);
+    const Forecaster& forecaster = forecasters.emplace_back(found, found.sizes, request);
+    check_request(found, request, forecaster.has_exchange());
+    for (const int64_t ranks : request.ranks) {
       Arm& arm = report.arms.emplace_back();
-      arm.name = counted(point.ranks, "rank") + (side.empty() ? "" : ", " + side);
+      arm.name = counted(ranks, "rank") + (side.empty() ? "" : ", " + side);
       arm.kind = Kind::predicted;
-      arm.forecast = point;
+      arm.forecast = forecaster.point(ranks);
       arm.forecast->basis = std::ssize(report.forecasts);
     }
-    report.forecasts.push_back(forecast.basis);
+    ForecastBasis& basis = report.forecasts.emplace_back();
+    basis.side = side;
+    for (const MeasuredSize& size : found.sizes) add_new(basis.arms, size.arm);
+    basis.has_exchange = forecaster.has_exchange();
+    basis.assumptions = forecaster.assumptions();
+    basis.hold_outs = held_out(found, request);
+    basis.work = work_of(found, request);
   }
-  return report;
+  if (sides.size() < 2) return forecast;
+  const auto loss_at = [&](int64_t ranks) {
+    const auto of_side = [&](const Forecaster& side) { return side.at(side.target(ranks)); };
+    return loss_of(of_side(forecasters[0]), of_side(forecasters[1]));
+  };
+  for (Arm& arm : report.arms) {
+    if (arm.forecast->basis == 1) arm.forecast->loss = loss_at(arm.forecast->ranks);
+  }
+  for (int64_t ranks = 1; ranks <= most_ranks_of_loss && !forecast.large_loss; ranks *= 2) {
+    const auto can_reach = [&](const Forecaster& side) { return side.can_reach(ranks); };
+    if (!std::ranges::all_of(forecasters, can_reach)) break;
+    const ForecastValue loss = loss_at(ranks);
+    if (loss.median >= large_loss) forecast.large_loss = {ranks, loss};
+  }
+  return forecast;
 }
 
-std::vector<ForecastCheck> check_forecast(const Report& predicted, const RunSet& measured,
-                                          const std::vector<std::string>& allow_differ) {
-  std::vector<ForecastCheck> checks;
+std::vector<HoldOut> check_forecast(const Report& predicted, const RunSet& measured,
+                                    const std::vector<std::string>& allow_differ) {
+  std::vector<HoldOut> checks;
   std::vector<std::string> differences;
   for (const RunArm& arm : measured.arms) {
     const SomeRuns runs = runs_where(arm, has_throughput);
@@ -379,7 +365,7 @@ std::vector<ForecastCheck> check_forecast(const Report& predicted, const RunSet&
         differences.push_back(field.first + ": " + field.second + " | " + other);
       }
       if (differences.size() > before) continue;
-      checks.push_back({arm.name, &point, mean_of(throughput_sessions(arm))});
+      checks.push_back({arm.name, point.ranks, mean_of(throughput_sessions(arm)), point.rate});
     }
   }
   if (!checks.empty()) return checks;

@@ -31,37 +31,21 @@ struct ForecastRequest {
   std::function<std::vector<double>(const SetRun& run, const std::vector<double>& shares)> ready{};
 };
 
+/// A report of kind predicted, without tool and invocation, and of two sides the smallest power of
+/// 2 of ranks, up to 4096, at which the median of what the VM loses is 5 % or more; none where
+/// there is none.
 struct Forecast {
-  ForecastBasis basis;
-  std::vector<ForecastPoint> points;  // by request
-};
-
-/// Of one side. Throws std::invalid_argument where the runs do not tell what is asked.
-Forecast forecast_of(const RunSet& set, const ForecastRequest& request);
-
-/// Both sides, and in the points of the VM what it loses. `large_loss`: the smallest power of 2 of
-/// ranks, up to 4096, at which the median of that is 5 % or more; none where there is none.
-struct ForecastPair {
-  Forecast bare, vm;
+  Report report;
   std::optional<std::pair<int64_t, ForecastValue>> large_loss{};
 };
-ForecastPair forecast_pair(const RunSet& bare, const RunSet& vm, const ForecastRequest& request);
 
-/// The forecasts as a report of kind predicted, without tool and invocation.
-Report predicted_report(const std::vector<Forecast>& forecasts);
-
-/// A point of a report beside what was measured later.
-struct ForecastCheck {
-  std::string arm;             // measured
-  const ForecastPoint* point;  // of the same ranks
-  double measured = 0;         // samples per second, the mean of runs
-
-  double error() const { return point->rate.median / measured - 1; }
-};
+/// Of one side, or of bare metal and of a VM, in whose points is what it loses. Throws
+/// std::invalid_argument where the runs do not tell what is asked.
+Forecast forecast_of(const std::vector<RunSet>& sides, const ForecastRequest& request);
 
 /// The points of a predicted report that were measured by now. Throws NotComparable where none is,
 /// or none doing the same work, but for what may differ.
-std::vector<ForecastCheck> check_forecast(const Report& predicted, const RunSet& measured,
-                                          const std::vector<std::string>& allow_differ);
+std::vector<HoldOut> check_forecast(const Report& predicted, const RunSet& measured,
+                                    const std::vector<std::string>& allow_differ);
 
 }  // namespace nearmetal

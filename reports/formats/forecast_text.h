@@ -8,10 +8,9 @@
 
 namespace nearmetal {
 
+/// Of two sides also the size from which on the VM loses much.
 Page forecast_page(const Forecast& forecast);
-/// The same of both sides, with the size from which on the VM loses much.
-Page forecast_page(const ForecastPair& pair);
-/// A forecast beside what was measured later.
-Page forecast_check_page(const std::vector<ForecastCheck>& checks);
+/// A forecast beside what was measured later, in samples of that unit.
+Page forecast_check_page(const std::vector<HoldOut>& checks, SampleUnit unit);
 
 }  // namespace nearmetal

@@ -195,6 +195,14 @@ TEST(Growth, QuantilesAreOfWeights) {
   EXPECT_THROW(weighted_quantiles({}, {0.5}), std::invalid_argument);
 }
 
+ForecastBasis basis_of(const RunSet& set, const ForecastRequest& request) {
+  return forecast_of({set}, request).report.forecasts.at(0);
+}
+
+ForecastPoint point_of(const RunSet& set, const ForecastRequest& request) {
+  return *forecast_of({set}, request).report.arms.at(0).forecast;
+}
+
 // Published series: sizes, and whether each rank has the same batch.
 struct Series {
   const char* file;
@@ -235,8 +243,8 @@ TEST(Forecast, PublishedSizesHeldOut) {
         RunSet part;
         part.arms.assign(set.arms.begin(), set.arms.begin() + static_cast<ptrdiff_t>(known));
         part.arms.push_back(set.arms[target]);
-        const Forecast forecast = forecast_of(part, {.ranks = {1}, .per_host = series.per_host});
-        const HoldOut& held = forecast.basis.hold_outs.at(0);
+        const HoldOut held =
+            basis_of(part, {.ranks = {1}, .per_host = series.per_host}).hold_outs.at(0);
         within += held.rate.holds(held.measured) ? 1 : 0;
         ++all;
         if (series.same_batch && known > 1) errors.push_back(std::abs(held.error()));
@@ -293,10 +301,10 @@ TEST(Forecast, FourGpusByOneAndTwo) {
   for (const auto& [one, two, four] :
        {std::array{11457.0, 22148.0, 43942.0}, std::array{11448.0, 22585.0, 44892.0},
         std::array{9076.0, 17776.0, 35289.0}, std::array{10989.0, 21672.0, 43199.0}}) {
-    const Forecast forecast =
-        forecast_of(set_of_sweep({{1, {one}}, {2, {two}}, {4, {four}}}), {.ranks = {4}});
-    const HoldOut& held = forecast.basis.hold_outs.at(0);
-    EXPECT_TRUE(forecast.basis.has_exchange);
+    const ForecastBasis basis =
+        basis_of(set_of_sweep({{1, {one}}, {2, {two}}, {4, {four}}}), {.ranks = {4}});
+    const HoldOut& held = basis.hold_outs.at(0);
+    EXPECT_TRUE(basis.has_exchange);
     EXPECT_EQ(held.arm, "1x1x4");
     EXPECT_LT(std::abs(held.error()), 0.01) << four;
     EXPECT_TRUE(held.rate.holds(four));
@@ -315,9 +323,9 @@ ForecastRequest request_of(std::vector<int64_t> ranks) {
 TEST(Forecast, TellsWhatASlowNetworkCosts) {
   const RunSet set = set_of_sweep({{1, {1000, 1001, 999}}, {2, {1997, 1999, 1998}}});
   ForecastRequest request = request_of({64});
-  const ForecastPoint fast = forecast_of(set, request).points.at(0);
+  const ForecastPoint fast = point_of(set, request);
   request.network = GivenNetwork{1e9, 3e-6};
-  const ForecastPoint slow = forecast_of(set, request).points.at(0);
+  const ForecastPoint slow = point_of(set, request);
   EXPECT_EQ(fast.hosts, 8);
   EXPECT_LT(slow.rate.median, 0.7 * fast.rate.median);
   EXPECT_EQ(slow.dominant, "bytes of sums");
@@ -325,7 +333,7 @@ TEST(Forecast, TellsWhatASlowNetworkCosts) {
   EXPECT_GT(*fast.enough_bits_per_second, 1e9);
   EXPECT_LT(*fast.enough_bits_per_second, 4e11);
   request.network = GivenNetwork{*fast.enough_bits_per_second, 3e-6};
-  EXPECT_NEAR(forecast_of(set, request).points.at(0).efficiency, 0.95, 0.02);
+  EXPECT_NEAR(point_of(set, request).efficiency, 0.95, 0.02);
   double sum = 0;
   for (const ForecastTerm& term : slow.terms) sum += term.seconds;
   EXPECT_NEAR(64 * 256 / slow.rate.median / sum, 1, 0.05) << "the terms add up to a step";
@@ -334,7 +342,7 @@ TEST(Forecast, TellsWhatASlowNetworkCosts) {
 TEST(Forecast, MicroBatchesAndTypesOfGradientsChangeTheExchange) {
   ForecastRequest request = request_of({64});
   request.network = GivenNetwork{4e9, 3e-6};
-  const auto median = [&] { return forecast_of(two_sizes(), request).points.at(0).rate.median; };
+  const auto median = [&] { return point_of(two_sizes(), request).rate.median; };
   const double plain = median();
   request.accumulate = 8;
   EXPECT_GT(median(), 1.2 * plain);
@@ -347,7 +355,7 @@ TEST(Forecast, MicroBatchesAndTypesOfGradientsChangeTheExchange) {
 
 TEST(Forecast, RefusesWhatTheRunsDoNotTell) {
   const auto refused = [](const RunSet& set, const ForecastRequest& request) {
-    return refusal_of([&] { forecast_of(set, request); });
+    return refusal_of([&] { basis_of(set, request); });
   };
   EXPECT_THAT(refused(set_of_sweep({{2, {1960}}}), {.ranks = {4}}),
               HasSubstr("needs two numbers of ranks"));
@@ -369,52 +377,50 @@ TEST(Forecast, RefusesWhatTheRunsDoNotTell) {
 TEST(Forecast, LeavesOutWhatIsNoDataParallelTraining) {
   RunSet set = two_sizes();
   for (SetRun& run : set.arms[1].runs) run.run.pipeline.emplace();
-  EXPECT_THAT(refusal_of([&] { forecast_of(set, {.ranks = {2}}); }), HasSubstr("1x1x1 (1 rank"));
+  EXPECT_THAT(refusal_of([&] { basis_of(set, {.ranks = {2}}); }), HasSubstr("1x1x1 (1 rank"));
 }
 
 TEST(Forecast, SumsThatTookNoTimeTellNothing) {
   RunSet set = two_sizes();
   for (SetRun& run : set.arms[1].runs) run.run.communication->buckets[1].seconds = 0;
-  EXPECT_FALSE(forecast_of(set, {.ranks = {2}}).basis.has_exchange);
+  EXPECT_FALSE(basis_of(set, {.ranks = {2}}).has_exchange);
   set = two_sizes();
   for (RunArm& arm : set.arms) {
     for (SetRun& run : arm.runs) run.run.ranks.clear();  // of a report that does not tell hosts
   }
-  const ForecastPoint point = forecast_of(set, {.ranks = {4}}).points.at(0);
+  const ForecastPoint point = point_of(set, {.ranks = {4}});
   EXPECT_FALSE(point.hosts);
   EXPECT_GT(point.rate.median, 3500);
 }
 
 TEST(Forecast, IsTheSameEachTime) {
-  const auto text = [] {
-    return to_json(predicted_report({forecast_of(two_sizes(), request_of({8, 64}))}));
-  };
+  const auto text = [] { return to_json(forecast_of({two_sizes()}, request_of({8, 64})).report); };
   EXPECT_EQ(text(), text());
 }
 
 TEST(Forecast, OfThousandsOfRanksTakesSeconds) {
   const auto start = std::chrono::steady_clock::now();
-  forecast_of(two_sizes(), request_of({4096}));
+  basis_of(two_sizes(), request_of({4096}));
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   EXPECT_LT(seconds.count(), 10);
 }
 
 TEST(Forecast, SaysFromWhichSizeOnAVmLosesMuch) {
   const RunSet vm = set_of_sweep({{1, {990, 991, 989}}, {2, {1880, 1882, 1878}}});
-  const ForecastPair pair = forecast_pair(two_sizes(), vm, request_of({64}));
-  ASSERT_TRUE(pair.vm.points.at(0).loss);
-  EXPECT_FALSE(pair.bare.points.at(0).loss);
+  const Forecast pair = forecast_of({two_sizes(), vm}, request_of({64}));
+  EXPECT_FALSE(pair.report.arms.at(0).forecast->loss);
+  ASSERT_TRUE(pair.report.arms.at(1).forecast->loss);
   ASSERT_TRUE(pair.large_loss);
   EXPECT_GT(pair.large_loss->first, 2) << "1 % of one and 4.1 % of two ranks";
   EXPECT_LT(pair.large_loss->first, 32);
-  const ForecastPair same = forecast_pair(two_sizes(), two_sizes(), {.ranks = {2}});
+  const Forecast same = forecast_of({two_sizes(), two_sizes()}, {.ranks = {2}});
   EXPECT_FALSE(same.large_loss);
-  EXPECT_NEAR(same.vm.points.at(0).loss->median, 0, 1e-3);
+  EXPECT_NEAR(same.report.arms.at(1).forecast->loss->median, 0, 1e-3);
   EXPECT_THAT(forecast_page(pair).headlines.back(), HasSubstr("the VM loses 5 % or more from "));
 }
 
 Report sample_forecast() {
-  Report report = predicted_report({forecast_of(two_sizes(), request_of({2, 64}))});
+  Report report = forecast_of({two_sizes()}, request_of({2, 64})).report;
   report.tool = build_info();
   report.invocation.started_at = "2026-01-31T12:00:00Z";
   return report;
@@ -449,11 +455,11 @@ TEST(Forecast, IsAReportOfItsOwnKind) {
 
 TEST(Forecast, IsCheckedAgainstWhatWasMeasuredLater) {
   const Report report = sample_forecast();
-  const std::vector<ForecastCheck> checks = check_forecast(report, two_sizes(), {});
+  const std::vector<HoldOut> checks = check_forecast(report, two_sizes(), {});
   ASSERT_EQ(checks.size(), 1u) << "one rank was not forecast, and 64 were not measured";
   EXPECT_EQ(checks[0].arm, "1x1x2");
   EXPECT_LT(std::abs(checks[0].error()), 0.02);
-  EXPECT_THAT(forecast_check_page(checks).headlines.at(0),
+  EXPECT_THAT(forecast_check_page(checks, SampleUnit::image).headlines.at(0),
               HasSubstr("1 of 1 measured size within"));
   const auto refused = [&](const RunSet& set) {
     return refusal_of<NotComparable>([&] { check_forecast(report, set, {}); });
@@ -469,7 +475,7 @@ TEST(Forecast, IsCheckedAgainstWhatWasMeasuredLater) {
 
 TEST(Forecast, PrintsItsErrorFirst) {
   TextStream text;
-  print_text(text, forecast_page(forecast_of(two_sizes(), request_of({64}))));
+  print_text(text, forecast_page(forecast_of({two_sizes()}, request_of({64}))));
   EXPECT_TRUE(text.str().starts_with("error ")) << text.str();
   EXPECT_THAT(text.str(), HasSubstr("at '1x1x2', held out"));
 }
