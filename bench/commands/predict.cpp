@@ -82,7 +82,7 @@ std::vector<int64_t> parse_counts(const std::string& flag, const std::string& te
 }
 
 // "400G,3us": bits per second of a host, and latency.
-GivenNetwork parse_network(const std::string& flag, const std::string& text) {
+Link parse_network(const std::string& flag, const std::string& text) {
   const std::vector<std::string> parts = split(text, ",");
   if (parts.size() != 2 || !parts[1].ends_with("us")) {
     throw std::invalid_argument(flag +
@@ -90,7 +90,8 @@ GivenNetwork parse_network(const std::string& flag, const std::string& text) {
                                 "as 400G,3us, not '" + text + "'");
   }
   const std::string microseconds = parts[1].substr(0, parts[1].size() - 2);
-  return {parse_amount(flag, parts[0]), 1e-6 * parse_number<double>(flag, microseconds, {0, 1e6})};
+  return {parse_amount(flag, parts[0]) / 8,
+          1e-6 * parse_number<double>(flag, microseconds, {0, 1e6})};
 }
 
 void check_form(const PredictForm& form) {

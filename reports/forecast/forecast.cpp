@@ -4,53 +4,41 @@
 #include <array>
 #include <set>
 #include <stdexcept>
+#include <tuple>
 
 #include "base/errors.h"
 #include "base/text.h"
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/work_text.h"
-#include "reports/forecast/exchange_model.h"
+#include "reports/forecast/exchange.h"
 #include "reports/forecast/growth.h"
+#include "reports/statistics/statistics.h"
 
 namespace nearmetal {
 namespace {
 
 constexpr double confidence = 0.9;  // of the bands
 constexpr double enough_efficiency = 0.95, large_loss = 0.05;
-constexpr double usual_cost = 0.07, usual_rest = 0.03;  // of several ranks; beside known sums
+constexpr double usual_cost = 0.055, usual_rest = 0.025;  // of several ranks; beside known sums
 constexpr int64_t most_ranks_of_loss = 4096;
 constexpr std::array reached_shares = {1.0, 0.9, 0.8, 0.7};  // of a network that was given
-// Those of StepParts, then of ExchangeParts.
+// Those of Possibility, then of exchange_parts().
 constexpr std::array term_names = {
     "computation",     "fixed cost of a micro-batch",  "several ranks of a host",
     "several hosts",   "waiting for the slowest rank", "bytes of sums",
     "latency of sums", "computation beside sums"};
 
-double sum_of(const auto& parts) {
-  double sum = 0;
-  for (const double part : parts) sum += part;
-  return sum;
-}
-
-Interval band_of(const Weighted& values) {
+ForecastValue value_of(const std::vector<double>& possibilities, const std::vector<double>& runs) {
   constexpr double beyond = (1 - confidence) / 2;
-  const std::vector<double> bounds = weighted_quantiles(values, {beyond, 1 - beyond});
-  return {bounds.front(), bounds.back()};
+  return {median(possibilities), {quantile(runs, beyond), quantile(runs, 1 - beyond)}};
 }
 
-struct Target {
-  int64_t ranks = 1;
-  int64_t per_host = 0;  // 0: not told
-  double batch = 0;      // 0: not told
-  int64_t accumulate = 1;
-  bool is_asked = true;  // else a size that was measured
-};
-
+// Samples per second of possibilities, and of runs, which have noise.
 struct Outcome {
-  Weighted rates, runs;  // samples per second: of possibilities, and of runs, which have noise
+  std::vector<double> rates, runs;
   std::array<double, term_names.size()> terms{};  // of the fifth of possibilities in the middle
 
-  ForecastValue rate() const { return {weighted_quantiles(rates, {0.5}).front(), band_of(runs)}; }
+  ForecastValue rate() const { return value_of(rates, runs); }
 };
 
 int64_t most_per_host(const std::vector<MeasuredSize>& sizes) {
@@ -63,120 +51,97 @@ class Forecaster {
   Forecaster(const MeasuredSizes& all, std::vector<MeasuredSize> steps,
              const ForecastRequest& request);
 
-  Outcome at(const Target& target) const;
-  Target target(int64_t ranks) const;
+  JobSize asked(int64_t ranks) const;
+  Outcome at(const JobSize& size) const;
   ForecastPoint point(int64_t ranks) const;
-  bool can_reach(int64_t ranks) const { return !exchange_ || exchange_->can_sum(ranks); }
+  bool can_reach(int64_t ranks) const {
+    return !exchange_ || !exchange_->crosses_hosts(ranks) ||
+           exchange_->asked.between.bytes_per_second > 0;
+  }
   bool has_exchange() const { return exchange_.has_value(); }
-  int64_t per_host() const { return per_host_; }
   std::vector<std::string> assumptions() const;
 
  private:
-  struct Means {  // of a hypothesis, beside those that Growth has
-    bool slows = false;
-    double reached = 1;
-  };
-  StepSize step_size(const Target& target) const;
-  std::vector<int64_t> hosts_end_at() const;
-
   std::vector<MeasuredSize> steps_;
   ForecastRequest request_;
   int64_t per_host_ = 0;  // 0: not told
-  double largest_batch_ = 0;
-  std::vector<Means> means_;
   std::optional<ExchangeModel> exchange_;
   std::optional<Growth> growth_;
 };
-
-Target target_of(const MeasuredSize& size) {
-  return {size.ranks, size.per_host, size.batch, size.accumulate, false};
-}
-
-// Published results do not tell it: at one of the measured sizes, perhaps, but not at the largest.
-std::vector<int64_t> Forecaster::hosts_end_at() const {
-  if (per_host_ > 0) return {per_host_};
-  std::set<int64_t> ranks;
-  for (const MeasuredSize& size : steps_) ranks.insert(size.ranks);
-  if (ranks.size() > 1) ranks.erase(*ranks.rbegin());
-  return {ranks.begin(), ranks.end()};
-}
 
 Forecaster::Forecaster(const MeasuredSizes& all, std::vector<MeasuredSize> steps,
                        const ForecastRequest& request)
     : steps_(std::move(steps)),
       request_(request),
-      per_host_(request.per_host.value_or(most_per_host(all.sizes))),
-      largest_batch_(std::ranges::max(all.sizes, {}, &MeasuredSize::batch).batch) {
+      per_host_(request.per_host.value_or(most_per_host(all.sizes))) {
   if (all.same_batch && std::ranges::any_of(all.sizes, has_sums)) {
     exchange_.emplace(steps_, all.sizes, request, most_per_host(all.sizes));
   }
+  // Published results do not tell where a host ends: at one of the measured sizes, perhaps, but not
+  // at the largest.
+  std::set<int64_t> ends = {per_host_};
+  if (per_host_ == 0) {
+    const std::vector<int64_t> ranks = transformed(steps_, &MeasuredSize::ranks);
+    ends = {ranks.begin(), ranks.end()};
+    if (ends.size() > 1) ends.erase(ranks.back());
+  }
   std::vector<Hypothesis> hypotheses;
-  for (const int64_t per_host : hosts_end_at()) {
+  for (const int64_t per_host : ends) {
     for (const bool slows : {false, true}) {
-      if (slows && (exchange_ ? exchange_->slowing() == 0 : all.same_batch)) continue;
-      Hypothesis hypothesis{.per_host = per_host, .with_work = slows && !exchange_};
+      if (slows && (exchange_ ? exchange_->measured.slowing == 0 : all.same_batch)) continue;
+      Hypothesis& hypothesis =
+          hypotheses.emplace_back(Hypothesis{per_host, slows, !all.same_batch});
       for (const MeasuredSize& size : steps_) {
         if (!exchange_) break;
-        hypothesis.known_seconds.push_back(
-            sum_of(exchange_->measured_parts(size.ranks, size.per_host, slows)));
-      }
-      for (const double reached : reached_shares) {
-        if (reached < 1 && !request.network) continue;
-        hypotheses.push_back(hypothesis);
-        means_.push_back({slows, reached});
+        StepParts parts = exchange_parts(exchange_->measured, size);
+        if (!slows) parts.back() = 0;
+        hypothesis.known_seconds.push_back(total_seconds(parts));
       }
     }
   }
   std::vector<StepPoint> points;
-  for (const MeasuredSize& size : steps_) {
-    points.push_back({step_size(target_of(size)), size.step_seconds()});
-  }
+  for (const MeasuredSize& size : steps_) points.push_back({size, size.step_seconds()});
   growth_.emplace(std::move(points), std::move(hypotheses), all.deviation,
                   exchange_ ? usual_rest : usual_cost);
 }
 
-StepSize Forecaster::step_size(const Target& target) const {
-  return {target.ranks, target.per_host, target.batch > 0 ? target.batch / largest_batch_ : 1,
-          static_cast<double>(target.accumulate)};
-}
-
-Target Forecaster::target(int64_t ranks) const {
+JobSize Forecaster::asked(int64_t ranks) const {
   const MeasuredSize& largest = steps_.back();
   const auto batch = request_.batch ? static_cast<double>(*request_.batch) : largest.batch;
   return {ranks, per_host_, batch, request_.accumulate.value_or(largest.accumulate)};
 }
 
-Outcome Forecaster::at(const Target& target) const {
-  std::vector<ExchangeParts> parts(means_.size());
-  for (size_t i = 0; exchange_ && i < means_.size(); ++i) {
-    const auto& [slows, reached] = means_[i];
-    const bool is_new = reached == 1 || exchange_->crosses_hosts(target.ranks);
-    parts[i] = !is_new           ? parts[i - 1]
-               : target.is_asked ? exchange_->asked_parts(target.ranks, slows, reached)
-                                 : exchange_->measured_parts(target.ranks, target.per_host, slows);
+Outcome Forecaster::at(const JobSize& size) const {
+  std::vector<StepParts> exchanges;  // by the share of the network that sums reach
+  for (const double reached : reached_shares) {
+    const bool matters = exchange_ && request_.network && exchange_->crosses_hosts(size.ranks);
+    if (reached < 1 && !matters) break;
+    StepParts& parts = exchanges.emplace_back();
+    if (!exchange_) break;
+    SimulatedJob job = exchange_->asked;
+    job.between.bytes_per_second *= reached;
+    parts = exchange_parts(std::move(job), size);
   }
-  const double samples =
-      (target.batch > 0 ? target.batch : 1) * static_cast<double>(target.ranks * target.accumulate);
-  const std::vector<Possibility> possibilities = growth_->at(step_size(target));
+  const std::vector<Possibility> possibilities = growth_->at(size);
   Outcome answer;
-  for (const Possibility& one : possibilities) {
-    const double seconds = sum_of(one.seconds) + sum_of(parts[one.hypothesis]);
-    answer.rates.emplace_back(samples / seconds, one.weight);
-    answer.runs.emplace_back(samples / seconds / one.noise, one.weight);
+  std::vector<std::array<double, term_names.size()>> terms;
+  for (const auto& [slows, noise, seconds] : possibilities) {
+    StepParts parts = exchanges[terms.size() / 2 % exchanges.size()];
+    if (!slows) parts.back() = 0;
+    auto& all = terms.emplace_back();
+    std::ranges::copy(parts, std::ranges::copy(seconds, all.begin()).out);
+    answer.rates.push_back(size.samples() * static_cast<double>(size.ranks) / total_seconds(all));
+    answer.runs.push_back(answer.rates.back() / noise);
   }
   // Not the mean of all, as a few possibilities may take many times as long.
-  const std::vector<double> middle = weighted_quantiles(answer.rates, {0.4, 0.6});
-  double weights = 0;
-  for (size_t i = 0; i < possibilities.size(); ++i) {
-    const auto& [weight, hypothesis, noise, seconds] = possibilities[i];
-    if (answer.rates[i].first < middle.front() || answer.rates[i].first > middle.back()) continue;
-    weights += weight;
-    for (size_t k = 0; k < seconds.size(); ++k) {
-      answer.terms[k] += weight * seconds[k];
-      answer.terms[seconds.size() + k] += weight * parts[hypothesis][k];
-    }
+  const double low = quantile(answer.rates, 0.4), high = quantile(answer.rates, 0.6);
+  double count = 0;
+  for (size_t i = 0; i < terms.size(); ++i) {
+    if (answer.rates[i] < low || answer.rates[i] > high) continue;
+    ++count;
+    for (size_t k = 0; k < terms[i].size(); ++k) answer.terms[k] += terms[i][k];
   }
-  for (double& term : answer.terms) term /= weights;
+  for (double& term : answer.terms) term /= count;
   return answer;
 }
 
@@ -187,16 +152,16 @@ ForecastPoint Forecaster::point(int64_t ranks) const {
         ", between which nothing was summed: give --network, such as 400G,3us" +
         (request_.per_host ? "" : ", or --per-host where one host has more"));
   }
-  const Target target = this->target(ranks);
-  const Outcome answer = at(target);
+  const JobSize size = asked(ranks);
+  const Outcome answer = at(size);
   const MeasuredSize& fewest = steps_.front();
   const double of_fewest = fewest.throughput / static_cast<double>(fewest.ranks);
   ForecastPoint point{.ranks = ranks,
-                      .accumulate = target.accumulate,
+                      .accumulate = size.accumulate,
                       .sample = fewest.runs.front()->run.sample,
                       .rate = answer.rate()};
   if (per_host_ > 0) point.hosts = (ranks + per_host_ - 1) / per_host_;
-  if (target.batch > 0) point.batch = target.batch;
+  if (size.batch > 0) point.batch = size.batch;
   point.efficiency = point.rate.median / static_cast<double>(ranks) / of_fewest;
   double largest = 0;
   for (size_t k = 0; k < term_names.size(); ++k) {
@@ -209,11 +174,10 @@ ForecastPoint Forecaster::point(int64_t ranks) const {
       Unknown{"throughput alone tells of no network"};
   if (!exchange_ || ranks == 1) return point;
   // What the sums may take beside all else.
-  double left =
-      target.batch * static_cast<double>(target.accumulate) / (enough_efficiency * of_fewest);
+  double left = size.samples() / (enough_efficiency * of_fewest);
   for (size_t k = 0; k < StepParts().size(); ++k) left -= answer.terms[k];
-  point.enough_bits_per_second = exchange_->enough_bits_per_second(ranks, left);
-  point.enough_latency_seconds = exchange_->enough_latency_seconds(ranks, left);
+  std::tie(point.enough_bits_per_second, point.enough_latency_seconds) =
+      exchange_->enough(ranks, left);
   return point;
 }
 
@@ -225,9 +189,9 @@ std::vector<std::string> Forecaster::assumptions() const {
     append(texts, exchange_->assumptions());
   } else {
     texts.emplace_back(
-        "throughput alone is known, not what sums take: the cost of several ranks follows a mean "
-        "of laws (there once ranks exchange, as bytes of a ring, by rounds of a tree), each by how "
-        "well it fits, so that the band is wide");
+        "throughput alone is known, not what sums take: the cost of several ranks follows laws "
+        "between being there once ranks exchange and growing with each (as bytes of a ring, by "
+        "rounds of a tree), each by how well it fits, so that the band is wide");
   }
   return texts;
 }
@@ -242,8 +206,7 @@ std::vector<HoldOut> held_out(const MeasuredSizes& found, const ForecastRequest&
   std::vector<HoldOut> hold_outs;
   for (const MeasuredSize& size : found.sizes) {
     if (size.ranks < most) continue;
-    hold_outs.push_back(
-        {size.arm, size.ranks, size.throughput, forecaster.at(target_of(size)).rate()});
+    hold_outs.push_back({size.arm, size.ranks, size.throughput, forecaster.at(size).rate()});
   }
   return hold_outs;
 }
@@ -266,42 +229,15 @@ void check_request(const MeasuredSizes& found, const ForecastRequest& request, b
                     : ": these results do not tell their batch"));
 }
 
-std::map<std::string, std::string> work_of(const MeasuredSizes& found,
-                                           const ForecastRequest& request) {
-  std::map<std::string, std::string> work;
-  for (const KeyField& field : found.sizes.front().runs.front()->key) {
-    const bool of_batch = field.name == "batch" || field.name == "accumulate" ||
-                          field.name == "global_batch_size" || follows_batch(field.name);
-    const bool varies = of_batch && !found.same_batch;
-    if (field.severity == Severity::layout || field.may_be_unknown || varies) continue;
-    work[field.name] = field.value;
-  }
-  if (request.accumulate) work["accumulate"] = std::to_string(*request.accumulate);
-  if (request.accumulate == 1) work.erase("accumulate");  // which keys leave out
-  return work;
-}
-
-// Sides follow the same law, each with costs and noise of its own: those of another draw. Where one
-// side has other hypotheses they are independent.
+// Possibilities are in the order of their laws, so that both sides follow like ones; costs and
+// noise are their own, those of the neighbour.
 ForecastValue loss_of(const Outcome& bare, const Outcome& vm) {
-  constexpr size_t draws = Growth::draws_of_a_law, parts = 60;
-  Weighted of_rates, of_runs;
-  const auto add = [&](Weighted& losses, const Weighted& base, const Weighted& next) {
-    for (size_t i = 0; base.size() == next.size() && i < next.size(); ++i) {
-      const auto& [rate, weight] = base[i - i % draws + (i % draws + draws / 3) % draws];
-      losses.emplace_back(1 - next[i].first / rate, next[i].second * weight);
-    }
-    if (!losses.empty()) return;
-    std::vector<double> shares;
-    for (size_t i = 0; i < parts; ++i) shares.push_back((static_cast<double>(i) + 0.5) / parts);
-    const std::vector<double> rates = weighted_quantiles(next, shares);
-    for (const double one : weighted_quantiles(base, shares)) {
-      for (const double other : rates) losses.emplace_back(1 - other / one, 1);
-    }
+  const auto losses = [](const std::vector<double>& base, const std::vector<double>& next) {
+    std::vector<double> found;
+    for (size_t i = 0; i < next.size(); ++i) found.push_back(1 - next[i] / base[i ^ 1]);
+    return found;
   };
-  add(of_rates, bare.rates, vm.rates);
-  add(of_runs, bare.runs, vm.runs);
-  return {weighted_quantiles(of_rates, {0.5}).front(), band_of(of_runs)};
+  return value_of(losses(bare.rates, vm.rates), losses(bare.runs, vm.runs));
 }
 
 }  // namespace
@@ -329,11 +265,13 @@ Forecast forecast_of(const std::vector<RunSet>& sides, const ForecastRequest& re
     basis.has_exchange = forecaster.has_exchange();
     basis.assumptions = forecaster.assumptions();
     basis.hold_outs = held_out(found, request);
-    basis.work = work_of(found, request);
+    basis.work = work_of_run(*found.sizes.front().runs.front(), !found.same_batch);
+    if (request.accumulate) basis.work["accumulate"] = std::to_string(*request.accumulate);
+    if (request.accumulate == 1) basis.work.erase("accumulate");  // which keys leave out
   }
   if (sides.size() < 2) return forecast;
   const auto loss_at = [&](int64_t ranks) {
-    const auto of_side = [&](const Forecaster& side) { return side.at(side.target(ranks)); };
+    const auto of_side = [&](const Forecaster& side) { return side.at(side.asked(ranks)); };
     return loss_of(of_side(forecasters[0]), of_side(forecasters[1]));
   };
   for (Arm& arm : report.arms) {

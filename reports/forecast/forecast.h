@@ -15,15 +15,16 @@
 
 namespace nearmetal {
 
-struct GivenNetwork {
-  double bits_per_second = 0;  // of a host, each way
-  double latency_seconds = 0;  // of a message between hosts
+/// A way between ranks of a host, or between hosts.
+struct Link {
+  double bytes_per_second = 0;  // each way: of a rank, or of a host with all its ranks
+  double latency_seconds = 0;   // of a message
 };
 
 struct ForecastRequest {
   std::vector<int64_t> ranks{};       // to forecast
   std::optional<int64_t> per_host{};  // ranks; none: as measured
-  std::optional<GivenNetwork> network{};
+  std::optional<Link> network{};      // between hosts; none: as measured
   std::optional<int64_t> batch{}, accumulate{};
   std::optional<GradientType> gradient_type{};
   // The shares of a run's computation after which these shares of its gradients are ready, empty

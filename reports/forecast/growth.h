@@ -1,31 +1,36 @@
-// How the time of a step grows with the number of ranks, where the law of growth is not known: a
-// mean over laws, each by how well it fits the sizes that were measured.
+// How the time of a step grows with the number of ranks, where the law of growth is not known:
+// possibilities, of which there are more the better they fit the sizes that were measured.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
+#include <numeric>
 #include <vector>
 
 namespace nearmetal {
 
-struct StepSize {
+struct JobSize {
   int64_t ranks = 1;
-  int64_t per_host = 0;   // ranks; 0: as a hypothesis has it
-  double batch = 1;       // of a micro-batch, as a share of the largest one
-  double accumulate = 1;  // micro-batches
+  int64_t per_host = 0;    // ranks; 0: not told
+  double batch = 0;        // of a rank and micro-batch; 0: not told
+  int64_t accumulate = 1;  // micro-batches of a step
+
+  double batch_or_one() const { return batch > 0 ? batch : 1; }
+  /// Of a rank in a step.
+  double samples() const { return batch_or_one() * static_cast<double>(accumulate); }
 };
 
 struct StepPoint {
-  StepSize size;
+  JobSize size;
   double seconds = 0;
 };
 
 /// What is held of a machine beside the law of growth. All are equally likely at first.
 struct Hypothesis {
-  int64_t per_host = 1;    // ranks, of sizes that do not tell
-  bool with_work = false;  // what is there once ranks exchange slows work; else it is once a step
+  int64_t per_host = 1;  // ranks, of sizes that do not tell
+  bool slows = false;    // what several ranks cost is slower work; else it is there once a step
+  bool has_fixed_cost = false;          // each micro-batch, which sizes of one batch do not tell
   std::vector<double> known_seconds{};  // of each point, beside what is fitted; empty: none
 };
 
@@ -33,59 +38,48 @@ struct Hypothesis {
 /// and of several hosts.
 using StepParts = std::array<double, 4>;
 
+template <size_t count>
+double total_seconds(const std::array<double, count>& parts) {
+  return std::accumulate(parts.begin(), parts.end(), 0.0);
+}
+
 struct Possibility {
-  double weight = 0;
-  size_t hypothesis = 0;
-  double noise = 1;  // of a run, a factor of its time
+  bool slows = false;  // as its hypothesis has it
+  double noise = 1;    // of a run, a factor of its time
   StepParts seconds{};
 };
 
-/// Step time = accumulate x (batch x a + b) + known + c x g(ranks of a host) + d x g(hosts), where
-/// g is a mixture of what is there once ranks exchange (1), what a ring carries (2 (n - 1) / n),
-/// rounds of a tree (log2 n) and, where three sizes can show it, n - 1. Mixtures that grow without
-/// bound are unlikely a priori: (1 - their share)^6. Costs b, c and d are not negative; a priori
-/// each is within the usual share of a micro-batch, or what the points show if that is more, in two
-/// cases of three (half a normal distribution). Points are off by a relative `deviation`, or, where
-/// no law fits so well, by more, and forecasts by as much again for each doubling of ranks, or
-/// halving of the batch, beyond what was measured. Always draws the same possibilities from the
-/// posterior.
+/// Step time = samples x a + accumulate x b + known + c x g(ranks of a host) + d x g(hosts), where
+/// g(n) = (n^p - 1) / (2^p - 1): what is there once ranks exchange (p far below 0), what a ring
+/// carries (-1), rounds of a tree (0), n - 1 (1). A priori p is normal, around a ring; b, c and d
+/// are not negative and about the usual share of a micro-batch, by Student's t, so that points can
+/// show more. Points are off by a relative deviation, that of runs, or more where no law fits so
+/// well; forecasts by as much again for each doubling of ranks, or halving of the batch, beyond
+/// what was measured. Always draws the same possibilities from the posterior.
 class Growth {
  public:
-  static constexpr int draws_of_a_law = 20;  // one after another among the possibilities
-
-  /// Throws std::invalid_argument without points.
+  /// Of points by ranks. Throws std::invalid_argument without any.
   Growth(std::vector<StepPoint> points, std::vector<Hypothesis> hypotheses, double deviation,
-         double usual_cost = 0.07);
+         double usual_cost);
 
-  /// Without what is known, which the caller adds by hypothesis.
-  std::vector<Possibility> at(const StepSize& size) const;
-  double deviation() const { return deviation_; }
+  /// Without what is known, which the caller adds by hypothesis; equally likely, in the order of p.
+  std::vector<Possibility> at(const JobSize& size) const;
+  double deviation() const;  // the mean one
 
  private:
-  using Law = std::array<double, 4>;  // shares of the above
-  struct Fit;
-  struct Sample {
-    Possibility possibility;  // with coefficients in place of seconds
-    Law law;
-  };
-
-  std::vector<Law> laws_for(const Hypothesis& hypothesis) const;
-  Fit fit(const Hypothesis& hypothesis, const Law& law, const StepParts& priors,
-          StepParts wanted = {1, 1, 1, 1}) const;
-  Fit best_fit(const Hypothesis& hypothesis, const Law& law) const;
-  Fit posterior(const Hypothesis& hypothesis, const Law& law, const Fit& best, double wider) const;
-  void draw_from(const Fit& fit, size_t hypothesis, const Law& law);
+  // Seconds of a sample, of a micro-batch, of ranks of a host, and of hosts; p; the deviation; and
+  // the hypothesis, which is the whole number below.
+  using Draw = std::array<double, 7>;
+  const Hypothesis& hypothesis_of(const Draw& draw) const {
+    return hypotheses_[static_cast<size_t>(draw.back())];
+  }
+  StepParts parts_of(const JobSize& size, const Draw& draw) const;
+  double log_posterior(const Draw& draw) const;
 
   std::vector<StepPoint> points_;
   std::vector<Hypothesis> hypotheses_;
-  double usual_cost_ = 0, deviation_ = 0, micro_batch_seconds_ = 0;
-  uint64_t drawn_ = 0;  // state of the random numbers
-  std::vector<Sample> samples_;
+  double least_deviation_ = 0, usual_seconds_ = 0;
+  std::vector<Draw> draws_;  // by p
 };
-
-/// The values below which these shares of the weight are, which rise. Throws std::invalid_argument
-/// for no values.
-using Weighted = std::vector<std::pair<double, double>>;  // values with their weights
-std::vector<double> weighted_quantiles(Weighted values, const std::vector<double>& shares);
 
 }  // namespace nearmetal

@@ -1,6 +1,7 @@
 #include "reports/forecast/measured_sizes.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <map>
@@ -34,7 +35,7 @@ bool can_count(const RunArm& arm, const SetRun& run) {
 
 MeasuredSize size_of(const RunArm& arm, const SomeRuns& runs) {
   const SetRun& run = *runs.front();
-  MeasuredSize size{.arm = arm.name, .runs = runs, .ranks = run.run.world_size};
+  MeasuredSize size{{.ranks = run.run.world_size}, arm.name, runs};
   std::map<int64_t, int64_t> ranks;  // of each host
   for (const Rank& rank : run.run.ranks) {
     size.per_host = std::max(size.per_host, ++ranks[rank.environment]);
@@ -49,31 +50,21 @@ MeasuredSize size_of(const RunArm& arm, const SomeRuns& runs) {
   return size;
 }
 
-// The work of a run without fields that are left out, and what follows from a batch among them.
-std::string work_text(const SetRun& run, const std::vector<std::string>& left_out) {
-  std::string text;
-  for (const KeyField& field : run.key) {
-    const bool out = std::ranges::count(left_out, field.name) > 0 ||
-                     (!left_out.empty() && follows_batch(field.name));
-    if (field.severity == Severity::layout || field.may_be_unknown || out) continue;
-    text += field.name + '\0' + field.value + '\0';
-  }
-  return text;
-}
-
-using SizesByWork = std::map<std::string, std::vector<MeasuredSize>>;
+using Work = std::map<std::string, std::string>;
+using SizesByWork = std::map<Work, std::vector<MeasuredSize>>;
 
 int64_t numbers_of_ranks(const std::vector<MeasuredSize>& sizes) {
   const std::vector<int64_t> ranks = transformed(sizes, &MeasuredSize::ranks);
   return std::ssize(std::set(ranks.begin(), ranks.end()));
 }
 
-// Those of two numbers of ranks or more.
-SizesByWork groups_of(const std::vector<MeasuredSize>& sizes,
-                      const std::vector<std::string>& left_out) {
+// Those of two numbers of ranks or more, of one batch or of any, and of one system or of any.
+SizesByWork groups_of(const std::vector<MeasuredSize>& sizes, bool any_batch, bool any_system) {
   SizesByWork groups;
   for (const MeasuredSize& size : sizes) {
-    groups[work_text(*size.runs.front(), left_out)].push_back(size);
+    Work work = work_of_run(*size.runs.front(), any_batch);
+    if (any_system) work.erase("system");
+    groups[work].push_back(size);
   }
   std::erase_if(groups, [](const auto& group) { return numbers_of_ranks(group.second) < 2; });
   return groups;
@@ -109,9 +100,9 @@ std::string sizes_text(const std::vector<MeasuredSize>& sizes) {
 std::vector<MeasuredSize> all_sizes(const RunSet& set) {
   std::vector<MeasuredSize> sizes;
   for (const RunArm& arm : set.arms) {
-    std::map<std::pair<int64_t, std::string>, SomeRuns> alike;  // in one arm where a user named it
+    std::map<std::pair<int64_t, Work>, SomeRuns> alike;  // in one arm where a user named it
     for (const SetRun& run : arm.runs) {
-      if (can_count(arm, run)) alike[{run.run.world_size, work_text(run, {})}].push_back(&run);
+      if (can_count(arm, run)) alike[{run.run.world_size, work_of_run(run, false)}].push_back(&run);
     }
     for (const auto& [work, runs] : alike) sizes.push_back(size_of(arm, runs));
   }
@@ -121,8 +112,15 @@ std::vector<MeasuredSize> all_sizes(const RunSet& set) {
 
 }  // namespace
 
-double MeasuredSize::step_seconds() const {
-  return (batch > 0 ? batch : 1) * static_cast<double>(accumulate * ranks) / throughput;
+std::map<std::string, std::string> work_of_run(const SetRun& run, bool any_batch) {
+  constexpr std::array of_batch = {"batch", "accumulate", "global_batch_size"};
+  Work work;
+  for (const auto& [name, value, severity, may_be_unknown] : run.key) {
+    const bool has_batch = std::ranges::count(of_batch, name) > 0 || follows_batch(name);
+    if (severity == Severity::layout || may_be_unknown || (any_batch && has_batch)) continue;
+    work[name] = value;
+  }
+  return work;
 }
 
 MeasuredSizes measured_sizes(const RunSet& set, const std::optional<int64_t>& batch) {
@@ -131,15 +129,13 @@ MeasuredSizes measured_sizes(const RunSet& set, const std::optional<int64_t>& ba
   std::erase_if(of_batch, [&](const MeasuredSize& size) {
     return batch && size.batch != static_cast<double>(*batch);
   });
-  SizesByWork groups = groups_of(of_batch, {});
+  SizesByWork groups = groups_of(of_batch, false, false);
   // Published results have no sums, which would be those of one batch, so that more sizes are
   // better; and each size of a system may be one by its name.
   const bool published = !all.empty() && is_imported(*all.front().runs.front());
-  std::vector<std::string> left_out = {"batch", "accumulate", "global_batch_size"};
-  for (const char* also : {"", "system"}) {
+  for (const bool any_system : {false, true}) {
     if (!groups.empty() && !published) break;
-    left_out.emplace_back(also);
-    SizesByWork more = groups_of(all, left_out);
+    SizesByWork more = groups_of(all, true, any_system);
     if (most_numbers_of_ranks(more) > most_numbers_of_ranks(groups)) groups = std::move(more);
   }
   if (groups.size() != 1) {

@@ -3,25 +3,23 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "reports/compare/run_set.h"
+#include "reports/forecast/growth.h"
 
 namespace nearmetal {
 
-struct MeasuredSize {
+struct MeasuredSize : JobSize {
   std::string arm;
-  SomeRuns runs{};  // complete ones, at least one
-  int64_t ranks = 1;
-  int64_t per_host = 0;    // ranks; 0: not told
-  double batch = 0;        // of a rank and micro-batch; 0: not told
-  int64_t accumulate = 1;  // micro-batches of a step
-  double throughput = 0;   // samples per second of all ranks
+  SomeRuns runs;          // complete ones, at least one
+  double throughput = 0;  // samples per second of all ranks
 
   /// Of a step; where the batch is not told of a sample of each rank.
-  double step_seconds() const;
+  double step_seconds() const { return samples() * static_cast<double>(ranks) / throughput; }
 };
 
 struct MeasuredSizes {
@@ -29,6 +27,9 @@ struct MeasuredSizes {
   bool same_batch = true;
   double deviation = 0;  // of runs of an arm, relative
 };
+
+/// The comparable key of a run without its layout; `any_batch`: nor what follows from its batch.
+std::map<std::string, std::string> work_of_run(const SetRun& run, bool any_batch);
 
 /// Throws std::invalid_argument, which says what there is, where less than two numbers of ranks did
 /// the same work, with this batch if one is given, or where several works have such sizes. Jobs

@@ -12,11 +12,12 @@
 #include "base/errors.h"
 #include "base/text.h"
 #include "bench/cli/process.h"
+#include "reports/forecast/exchange.h"
 #include "reports/forecast/growth.h"
-#include "reports/forecast/step_simulation.h"
 #include "reports/formats/forecast_text.h"
 #include "reports/imports/published.h"
 #include "reports/json/json.h"
+#include "reports/statistics/statistics.h"
 #include "tests/support/made_up_runs.h"
 #include "tests/support/refusal.h"
 
@@ -146,13 +147,12 @@ TEST(StepSimulation, IsTheSameEachTime) {
   EXPECT_EQ(mean_step_seconds(job, 64, 10, 1), mean_step_seconds(job, 64, 10, 1));
 }
 
-double median_of(const Growth& growth, const StepSize& size) {
-  Weighted values;
-  for (const Possibility& one : growth.at(size)) {
-    values.emplace_back(one.seconds[0] + one.seconds[1] + one.seconds[2] + one.seconds[3],
-                        one.weight);
-  }
-  return weighted_quantiles(values, {0.5}).front();
+constexpr double usual_cost = 0.07;
+
+// Seconds that runs take.
+std::vector<double> runs_at(const Growth& growth, int64_t ranks) {
+  return transformed(growth.at({.ranks = ranks}),
+                     [](const Possibility& one) { return total_seconds(one.seconds) * one.noise; });
 }
 
 TEST(Growth, FindsALawThatManySizesShow) {
@@ -164,35 +164,25 @@ TEST(Growth, FindsALawThatManySizesShow) {
     for (const int64_t ranks : {1, 2, 4, 8, 16, 32}) {
       points.push_back({{.ranks = ranks}, seconds(static_cast<double>(ranks))});
     }
-    const Growth growth(points, {{}}, 0.002);
-    EXPECT_NEAR(median_of(growth, {.ranks = 64}) / seconds(64), 1, 0.01) << ring;
+    const Growth growth(points, {{}}, 0.002, usual_cost);
+    EXPECT_NEAR(median(runs_at(growth, 64)) / seconds(64), 1, 0.01) << ring;
   }
 }
 
 TEST(Growth, ItsBandWidensWithTheDistance) {
-  const Growth growth({{{.ranks = 1}, 1}, {{.ranks = 2}, 1.05}}, {{}}, 0.01);
+  const Growth growth({{{.ranks = 1}, 1}, {{.ranks = 2}, 1.05}}, {{}}, 0.01, usual_cost);
   double before = 0;
   for (const int64_t ranks : {2, 8, 64, 4096}) {
-    Weighted values;
-    for (const Possibility& one : growth.at({.ranks = ranks})) {
-      values.emplace_back((one.seconds[0] + one.seconds[3]) * one.noise, one.weight);
-    }
-    const std::vector<double> band = weighted_quantiles(values, {0.05, 0.5, 0.95});
-    const double width = (band[2] - band[0]) / band[1];
+    const std::vector<double> runs = runs_at(growth, ranks);
+    const double width = (quantile(runs, 0.95) - quantile(runs, 0.05)) / median(runs);
     EXPECT_GT(width, before) << ranks;
     before = width;
   }
 }
 
 TEST(Growth, ReproducesLargeCostsThatWereMeasured) {
-  const Growth growth({{{.ranks = 1}, 1}, {{.ranks = 2}, 2}}, {{}}, 0.01);
-  EXPECT_NEAR(median_of(growth, {.ranks = 2}), 2, 0.1);
-}
-
-TEST(Growth, QuantilesAreOfWeights) {
-  EXPECT_EQ(weighted_quantiles({{3, 1}, {1, 1}, {2, 8}}, {0.05, 0.5, 0.95}),
-            (std::vector<double>{1, 2, 3}));
-  EXPECT_THROW(weighted_quantiles({}, {0.5}), std::invalid_argument);
+  const Growth growth({{{.ranks = 1}, 1}, {{.ranks = 2}, 2}}, {{}}, 0.01, usual_cost);
+  EXPECT_NEAR(median(runs_at(growth, 2)), 2, 0.1);
 }
 
 ForecastBasis basis_of(const RunSet& set, const ForecastRequest& request) {
@@ -317,14 +307,14 @@ const RunSet& two_sizes() {
 }
 
 ForecastRequest request_of(std::vector<int64_t> ranks) {
-  return {.ranks = std::move(ranks), .per_host = 8, .network = GivenNetwork{4e11, 3e-6}};
+  return {.ranks = std::move(ranks), .per_host = 8, .network = Link{5e10, 3e-6}};
 }
 
 TEST(Forecast, TellsWhatASlowNetworkCosts) {
   const RunSet set = set_of_sweep({{1, {1000, 1001, 999}}, {2, {1997, 1999, 1998}}});
   ForecastRequest request = request_of({64});
   const ForecastPoint fast = point_of(set, request);
-  request.network = GivenNetwork{1e9, 3e-6};
+  request.network = Link{1.25e8, 3e-6};
   const ForecastPoint slow = point_of(set, request);
   EXPECT_EQ(fast.hosts, 8);
   EXPECT_LT(slow.rate.median, 0.7 * fast.rate.median);
@@ -332,7 +322,7 @@ TEST(Forecast, TellsWhatASlowNetworkCosts) {
   ASSERT_TRUE(fast.enough_bits_per_second);
   EXPECT_GT(*fast.enough_bits_per_second, 1e9);
   EXPECT_LT(*fast.enough_bits_per_second, 4e11);
-  request.network = GivenNetwork{*fast.enough_bits_per_second, 3e-6};
+  request.network = Link{*fast.enough_bits_per_second / 8, 3e-6};
   EXPECT_NEAR(point_of(set, request).efficiency, 0.95, 0.02);
   double sum = 0;
   for (const ForecastTerm& term : slow.terms) sum += term.seconds;
@@ -341,7 +331,7 @@ TEST(Forecast, TellsWhatASlowNetworkCosts) {
 
 TEST(Forecast, MicroBatchesAndTypesOfGradientsChangeTheExchange) {
   ForecastRequest request = request_of({64});
-  request.network = GivenNetwork{4e9, 3e-6};
+  request.network = Link{5e8, 3e-6};
   const auto median = [&] { return point_of(two_sizes(), request).rate.median; };
   const double plain = median();
   request.accumulate = 8;

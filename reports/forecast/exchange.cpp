@@ -1,0 +1,324 @@
+#include "reports/forecast/exchange.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <stdexcept>
+#include <utility>
+
+#include "base/text.h"
+#include "reports/document/steps.h"
+#include "reports/statistics/statistics.h"
+
+namespace nearmetal {
+namespace {
+
+constexpr double unlimited = 1e30;     // bytes per second
+constexpr double most_slowing = 1;     // twice the time
+constexpr uint64_t seeds = 4;          // draws of ranks, the same ones every time
+constexpr double rank_steps = 10'000;  // of a simulation, in steps within these bounds
+constexpr double fewest_steps = 8, most_steps_of_seed = 1000;
+
+struct Sum {
+  double start = 0, end = 0;
+};
+
+struct SimulatedRank {
+  double time = 0;     // now
+  double share = 0;    // of the last micro-batch that is computed
+  double seconds = 0;  // that it takes with nothing beside it
+  size_t sum = 0;      // the first that is not over by now
+};
+
+double drawn(const std::vector<double>& values, std::mt19937_64& engine) {
+  return values.size() == 1 ? values[0] : values[engine() % values.size()];
+}
+
+// Computes up to a share. Every sum that began by then is known.
+void compute(SimulatedRank& rank, double share, const std::vector<Sum>& sums, double slowing) {
+  double left = (share - rank.share) * rank.seconds;
+  rank.share = share;
+  while (rank.sum < sums.size() && slowing > 0) {
+    const Sum& sum = sums[rank.sum];
+    const double before = std::max(0.0, sum.start - rank.time);
+    if (left <= before) break;
+    const double begin = std::max(rank.time, sum.start);
+    const double beside = std::max(0.0, sum.end - begin);  // at most
+    const double done = std::min(left - before, beside / (1 + slowing));
+    rank.time = begin + done * (1 + slowing);
+    left -= before + done;
+    if (rank.time < sum.end) break;
+    ++rank.sum;
+  }
+  rank.time += left;
+}
+
+double simulated(const SimulatedJob& job, int64_t ranks) {
+  const auto steps = static_cast<int64_t>(
+      std::clamp(rank_steps / static_cast<double>(ranks), fewest_steps, most_steps_of_seed));
+  double sum = 0;
+  for (uint64_t seed = 1; seed <= seeds; ++seed) sum += mean_step_seconds(job, ranks, steps, seed);
+  return sum / seeds;
+}
+
+// The least value within the bounds that does, as all greater ones do; the upper bound if no less.
+template <class Does>
+double least_that(const Does& does, double low, double high) {
+  constexpr int halvings = 24;
+  for (int i = 0; i < halvings; ++i) {
+    const double middle = (low + high) / 2;
+    (does(middle) ? high : low) = middle;
+  }
+  return high;
+}
+
+bool is_timed(const Bucket& bucket) { return bucket.bytes > 0 && bucket.seconds > 0; }
+
+const std::vector<Bucket>* buckets_of(const MeasuredSize& size) {
+  for (const SetRun* run : size.runs) {
+    const auto& found = run->run.communication;
+    if (size.per_host < 1 || !found || found->buckets.empty()) continue;
+    if (std::ranges::all_of(found->buckets, is_timed)) return &found->buckets;
+  }
+  return nullptr;
+}
+
+// Latency and time of a byte that fit best, relative to each sum; neither is negative. Of sums
+// within hosts, or of those between them, which were the first inside.
+Link fitted_link(const std::vector<MeasuredSize>& sizes, bool between, const Link& inside) {
+  double mm = 0, mb = 0, bb = 0, m = 0, b = 0;
+  for (const MeasuredSize& size : sizes) {
+    const auto per_host = static_cast<double>(size.per_host);
+    const double hosts = static_cast<double>(size.ranks) / per_host;
+    if (size.ranks < 2 || (hosts > 1) != between || !has_sums(size)) continue;
+    const double count = between ? hosts : per_host;
+    for (const SetRun* run : size.runs) {
+      if (!run->run.communication) continue;
+      for (const Bucket& bucket : run->run.communication->buckets) {
+        if (!is_timed(bucket)) continue;
+        const auto bytes = static_cast<double>(bucket.bytes);
+        const double first =
+            between && inside.bytes_per_second > 0 ? ring_seconds(bytes, per_host, inside) : 0;
+        const double seconds = std::max(bucket.seconds - first, bucket.seconds / 10);
+        const double messages = 2 * (count - 1) / seconds, sent = messages * bytes / count;
+        mm += messages * messages;
+        mb += messages * sent;
+        bb += sent * sent;
+        m += messages;
+        b += sent;
+      }
+    }
+  }
+  if (mm == 0) return {};
+  const double determinant = mm * bb - mb * mb;
+  double latency =
+      determinant > 1e-9 * mm * bb ? std::max(0.0, (bb * m - mb * b) / determinant) : 0;
+  const double byte = (b - mb * latency) / bb;
+  if (byte <= 0) latency = m / mm;
+  return {byte > 0 ? 1 / byte : unlimited, latency};
+}
+
+// Steps of the fewest ranks without their drift, as factors of their mean.
+std::vector<double> jitter_of(const std::vector<MeasuredSize>& sizes) {
+  constexpr size_t enough = 5000;
+  std::vector<double> jitter;
+  for (const SetRun* run : sizes.front().runs) {
+    if (!run->run.window || run->run.ranks.empty() || jitter.size() > enough) continue;
+    const std::span<const double> steps = window_steps(run->run, 0);
+    if (steps.size() < 2) continue;
+    const double drift = relative_drift(steps).value_or(0), middle = mean(steps);
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const double along = static_cast<double>(i) / static_cast<double>(steps.size() - 1) - 0.5;
+      jitter.push_back(steps[i] / (middle * std::max(0.1, 1 + drift * along)));
+    }
+  }
+  if (jitter.empty()) return {1};
+  const double middle = mean(jitter);
+  for (double& factor : jitter) factor /= middle;
+  return jitter;
+}
+
+// What ranks of a job computed, which is what they did not wait, as factors of their mean.
+std::vector<double> speeds_of(const std::vector<MeasuredSize>& sizes) {
+  std::vector<double> speeds;
+  for (const MeasuredSize& size : sizes) {
+    for (const SetRun* run : size.runs) {
+      std::vector<double> seconds;
+      for (const Rank& rank : run->run.ranks) {
+        if (!rank.step_time || !rank.exposed_communication_seconds) continue;
+        seconds.push_back(rank.step_time->median_seconds - *rank.exposed_communication_seconds);
+      }
+      if (size.ranks < 2 || std::ssize(seconds) != size.ranks || std::ranges::min(seconds) <= 0) {
+        continue;
+      }
+      for (const double own : seconds) speeds.push_back(own / mean(seconds));
+    }
+  }
+  return speeds.empty() ? std::vector<double>{1} : speeds;
+}
+
+double bytes_factor(const Bucket& bucket, const std::optional<GradientType>& asked) {
+  if (!asked || *asked == GradientType::computed) return 1;
+  if (!bucket.type) {
+    throw std::invalid_argument("--gradient-type: these reports do not tell the type of gradients");
+  }
+  return (*asked == GradientType::fp32 ? 4.0 : 2.0) /
+         static_cast<double>(element_bytes(*bucket.type));
+}
+
+}  // namespace
+
+double ring_seconds(double bytes, double count, const Link& link) {
+  if (count <= 1) return 0;
+  return 2 * (count - 1) * (link.latency_seconds + bytes / count / link.bytes_per_second);
+}
+
+double tree_seconds(double bytes, double count, const Link& link) {
+  if (count <= 1) return 0;
+  return 2 * std::ceil(std::log2(count)) * link.latency_seconds + 2 * bytes / link.bytes_per_second;
+}
+
+double sum_seconds(const SimulatedJob& job, double bytes, int64_t ranks) {
+  const auto inside = static_cast<double>(std::min(ranks, job.per_host));
+  const double hosts = std::ceil(static_cast<double>(ranks) / inside);
+  const auto fastest = [&](double count, const Link& link) {
+    return std::min(ring_seconds(bytes, count, link), tree_seconds(bytes, count, link));
+  };
+  return fastest(inside, job.inside) + fastest(hosts, job.between);
+}
+
+double mean_step_seconds(const SimulatedJob& job, int64_t ranks, int64_t steps, uint64_t seed) {
+  std::mt19937_64 engine(seed);
+  std::vector<double> speeds(static_cast<size_t>(ranks));
+  for (double& speed : speeds) speed = drawn(job.speeds, engine);
+  std::vector<SimulatedRank> all(speeds.size());
+  std::vector<Sum> sums;
+  for (int64_t step = 0; step < steps; ++step) {
+    sums.clear();
+    for (size_t i = 0; i < all.size(); ++i) {
+      const double seconds = job.compute_seconds * speeds[i] * drawn(job.jitter, engine);
+      all[i].time += static_cast<double>(job.accumulate - 1) * seconds;
+      all[i] = {.time = all[i].time, .seconds = seconds};
+    }
+    double free = 0;
+    for (const SentBucket& bucket : job.buckets) {
+      double ready = free;
+      for (SimulatedRank& rank : all) {
+        compute(rank, bucket.ready, sums, job.slowing);
+        ready = std::max(ready, rank.time);
+      }
+      free = ranks > 1 ? ready + sum_seconds(job, bucket.bytes, ranks) : 0;
+      if (ranks > 1) sums.push_back({ready, free});
+    }
+    // What is computed behind the last bucket, such as the update, waits for all sums.
+    for (SimulatedRank& rank : all) {
+      rank.time = std::max(rank.time, free) + (1 - rank.share) * rank.seconds;
+    }
+  }
+  double end = 0;
+  for (const SimulatedRank& rank : all) end = std::max(end, rank.time);
+  return end / static_cast<double>(steps);
+}
+
+StepParts exchange_parts(SimulatedJob job, const JobSize& size) {
+  const int64_t ranks = size.ranks;
+  if (ranks == 1) return {};
+  if (size.per_host > 0) job.per_host = size.per_host;
+  const double slowed = simulated(job, ranks);
+  const double full = std::exchange(job.slowing, 0) > 0 ? simulated(job, ranks) : slowed;
+  job.inside.latency_seconds = job.between.latency_seconds = 0;
+  const double without_latency = simulated(job, ranks);
+  job.inside.bytes_per_second = job.between.bytes_per_second = unlimited;
+  const double silent = simulated(job, ranks);
+  return {silent - job.compute_seconds * static_cast<double>(job.accumulate),
+          without_latency - silent, full - without_latency, slowed - full};
+}
+
+bool has_sums(const MeasuredSize& size) { return buckets_of(size) != nullptr; }
+
+ExchangeModel::ExchangeModel(const std::vector<MeasuredSize>& steps,
+                             const std::vector<MeasuredSize>& all, const ForecastRequest& request,
+                             int64_t per_host) {
+  const auto& timed = std::ranges::any_of(steps, has_sums) ? steps : all;
+  const MeasuredSize& size = *std::ranges::find_if(timed.rbegin(), timed.rend(), has_sums);
+  const MeasuredSize& fewest = steps.front();
+  measured = {.compute_seconds = fewest.step_seconds() / static_cast<double>(fewest.accumulate),
+              .accumulate = fewest.accumulate,
+              .speeds = speeds_of(steps),
+              .jitter = jitter_of(steps),
+              .inside = fitted_link(timed, false, {}),
+              .per_host = per_host};
+  measured.between = fitted_link(timed, true, measured.inside);
+  const std::vector<Bucket>& buckets = *buckets_of(size);
+  double bytes = 0;
+  std::vector<double> shares;
+  for (const Bucket& bucket : buckets) {
+    shares.push_back(bytes += static_cast<double>(bucket.bytes));
+  }
+  for (double& share : shares) share /= bytes;
+  std::vector<double> ready;
+  if (request.ready) ready = request.ready(*size.runs.front(), shares);
+  ready_is_known = !ready.empty();
+  if (!ready_is_known) {
+    ready = transformed(shares, [](double share) { return (1 + 2 * share) / 3; });
+  }
+  for (size_t i = 0; i < buckets.size(); ++i) {
+    measured.buckets.push_back({static_cast<double>(buckets[i].bytes), ready[i]});
+  }
+  if (const MeasuredSize& most = steps.back(); has_sums(most)) {
+    SimulatedJob job = measured;
+    job.per_host = most.per_host;
+    const auto is_so_long = [&](double slowing) {
+      job.slowing = slowing;
+      return simulated(job, most.ranks) >= most.step_seconds();
+    };
+    // None where that is not within the bounds.
+    if (!is_so_long(0) && is_so_long(most_slowing)) {
+      measured.slowing = least_that(is_so_long, 0, most_slowing);
+    }
+  }
+  asked = measured;
+  asked.per_host = request.per_host.value_or(per_host);
+  asked.accumulate = request.accumulate.value_or(measured.accumulate);
+  asked.between = request.network.value_or(measured.between);
+  for (size_t i = 0; i < buckets.size(); ++i) {
+    asked.buckets[i].bytes *= bytes_factor(buckets[i], request.gradient_type);
+  }
+}
+
+std::pair<Maybe<double>, Maybe<double>> ExchangeModel::enough(int64_t ranks, double seconds) const {
+  const double compute = asked.compute_seconds * static_cast<double>(asked.accumulate);
+  // Of a value of which more is better, from its logarithm.
+  const auto least = [&](double most, const auto& set) -> Maybe<double> {
+    SimulatedJob job = asked;
+    job.slowing = 0;
+    const auto does = [&](double logarithm) {
+      set(crosses_hosts(ranks) ? job.between : job.inside, std::exp(logarithm));
+      return simulated(job, ranks) - compute <= seconds;
+    };
+    const double high = std::log(most);
+    if (!does(high)) return Unknown{"no network does: the rest of a step takes too long"};
+    return std::exp(least_that(does, high - std::log(1e10), high));
+  };
+  Maybe<double> messages =
+      least(1e9, [](Link& link, double per_second) { link.latency_seconds = 1 / per_second; });
+  if (messages) *messages.value = 1 / *messages;
+  return {least(1e15, [](Link& link, double bits) { link.bytes_per_second = bits / 8; }), messages};
+}
+
+std::vector<std::string> ExchangeModel::assumptions() const {
+  std::vector<std::string> texts = {
+      ready_is_known
+          ? "gradients are ready by the FLOPs of the network, two thirds of them backward"
+          : "gradients are ready evenly over the last two thirds of a step",
+      "each rank has steps like those of the fewest ranks, the longest of them " +
+          signed_percent(std::ranges::max(measured.jitter) - 1, 1)};
+  if (measured.slowing > 0) {
+    texts.push_back("half of the possibilities hold that computation takes " +
+                    percent(measured.slowing) +
+                    " longer beside a sum, which is what steps of several ranks take more");
+  }
+  return texts;
+}
+
+}  // namespace nearmetal
