@@ -11,6 +11,7 @@
 #include "base/atomic_file.h"
 #include "base/text.h"
 #include "base/text_table.h"
+#include "bench/cli/output.h"
 #include "bench/cli/parse_value.h"
 #include "bench/cli/process.h"
 #include "bench/commands/program.h"
@@ -254,12 +255,7 @@ ExitCode compare_with_forecast(const CompareRequest& request, const HoldsForecas
   const std::vector<HoldOut> checks =
       check_forecast(forecast, measured, request.options.allow_differ);
   const Page page = forecast_check_page(checks, forecast.arms.front().forecast->sample);
-  if (request.html) {
-    TextStream text;
-    print_html(text, page);
-    write_file_atomically(*request.html, text.str(), request.force);
-  }
-  print_answer(page, request.markdown, terminal);
+  publish(page, request, terminal);
   return ExitCode::ok;
 }
 
@@ -378,6 +374,14 @@ ExitCode publish(const CompareAnswer& judged, const CompareRequest& request,
   }
   terminal.out.flush();
   return code;
+}
+
+void publish(const Page& page, const CompareRequest& request, const Terminal& terminal) {
+  if (request.html) {
+    write_output({request.html, request.force}, terminal,
+                 [&](std::ostream& out) { print_html(out, page); });
+  }
+  if (!request.json) print_answer(page, request.markdown, terminal);
 }
 
 void add_compare_options(Options& options, CompareForm& form) {

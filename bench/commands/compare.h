@@ -10,6 +10,7 @@
 #include "reports/compare/compare.h"
 #include "reports/compare/gate.h"
 #include "reports/compare/read_runs.h"
+#include "reports/formats/page.h"
 #include "reports/sharing/cost.h"
 
 namespace nearmetal {
@@ -59,6 +60,9 @@ struct CompareAnswer {
 /// agree, or no row is on both sides; invalid_report where no row has complete runs on both sides.
 ExitCode publish(const CompareAnswer& judged, const CompareRequest& request,
                  const Terminal& terminal);
+
+/// Writes a page as HTML where that is asked for, and prints it, but where JSON is.
+void publish(const Page& page, const CompareRequest& request, const Terminal& terminal);
 
 struct CompareForm {
   CompareRequest request;

@@ -161,18 +161,8 @@ ExitCode run_predict(const PredictForm& form, const Context& context) {
     write_output(file_of(*form.report), context.terminal,
                  [&](std::ostream& out) { out << to_json(report); });
   }
-  if (form.output.html) {
-    write_output(file_of(*form.output.html), context.terminal,
-                 [&](std::ostream& out) { print_html(out, page); });
-  }
-  std::ostream& out = context.terminal.out;
-  if (form.output.json) {
-    out << to_json(report);
-  } else if (form.output.markdown) {
-    print_markdown(out, page);
-  } else {
-    print_text(out, page, context.terminal.colour);
-  }
+  publish(page, form.output, context.terminal);
+  if (form.output.json) context.terminal.out << to_json(report);
   return ExitCode::ok;
 }
 
