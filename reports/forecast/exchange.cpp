@@ -118,24 +118,29 @@ Link fitted_link(const std::vector<MeasuredSize>& sizes, bool between, const Lin
   return {byte > 0 ? 1 / byte : unlimited, latency};
 }
 
+std::vector<double> as_factors_of_mean(std::vector<double> values) {
+  const double middle = mean(values);
+  for (double& value : values) value /= middle;
+  return values;
+}
+
 // Steps of the fewest ranks without their drift, as factors of their mean.
 std::vector<double> jitter_of(const std::vector<MeasuredSize>& sizes) {
   constexpr size_t enough = 5000;
   std::vector<double> jitter;
   for (const SetRun* run : sizes.front().runs) {
     if (!run->run.window || run->run.ranks.empty() || jitter.size() > enough) continue;
-    const std::span<const double> steps = window_steps(run->run, 0);
-    if (steps.size() < 2) continue;
-    const double drift = relative_drift(steps).value_or(0), middle = mean(steps);
+    const std::span<const double> measured = window_steps(run->run, 0);
+    if (measured.size() < 2) continue;
+    std::vector<double> steps(measured.begin(), measured.end());
+    const double drift = relative_drift(steps).value_or(0);
     for (size_t i = 0; i < steps.size(); ++i) {
       const double along = static_cast<double>(i) / static_cast<double>(steps.size() - 1) - 0.5;
-      jitter.push_back(steps[i] / (middle * std::max(0.1, 1 + drift * along)));
+      steps[i] /= std::max(0.1, 1 + drift * along);
     }
+    append(jitter, as_factors_of_mean(std::move(steps)));
   }
-  if (jitter.empty()) return {1};
-  const double middle = mean(jitter);
-  for (double& factor : jitter) factor /= middle;
-  return jitter;
+  return jitter.empty() ? std::vector{1.0} : jitter;
 }
 
 // What ranks of a job computed, which is what they did not wait, as factors of their mean.
@@ -148,13 +153,11 @@ std::vector<double> speeds_of(const std::vector<MeasuredSize>& sizes) {
         if (!rank.step_time || !rank.exposed_communication_seconds) continue;
         seconds.push_back(rank.step_time->median_seconds - *rank.exposed_communication_seconds);
       }
-      if (size.ranks < 2 || std::ssize(seconds) != size.ranks || std::ranges::min(seconds) <= 0) {
-        continue;
-      }
-      for (const double own : seconds) speeds.push_back(own / mean(seconds));
+      const bool tells_all = size.ranks > 1 && std::ssize(seconds) == size.ranks;
+      if (tells_all && std::ranges::min(seconds) > 0) append(speeds, as_factors_of_mean(seconds));
     }
   }
-  return speeds.empty() ? std::vector<double>{1} : speeds;
+  return speeds.empty() ? std::vector{1.0} : speeds;
 }
 
 double bytes_factor(const Bucket& bucket, const std::optional<GradientType>& asked) {

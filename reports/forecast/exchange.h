@@ -9,7 +9,6 @@
 
 #include "reports/forecast/forecast.h"
 #include "reports/forecast/growth.h"
-#include "reports/forecast/measured_sizes.h"
 
 namespace nearmetal {
 
@@ -46,6 +45,16 @@ double mean_step_seconds(const SimulatedJob& job, int64_t ranks, int64_t steps, 
 /// waiting for the slowest rank, sums that no computation hides by their bytes and by their
 /// latency, and computation that is slower beside sums.
 StepParts exchange_parts(SimulatedJob job, const JobSize& size);
+
+/// Arms that did the same work on the same number of ranks.
+struct MeasuredSize : JobSize {
+  std::string arm;
+  SomeRuns runs;          // complete ones, at least one
+  double throughput = 0;  // samples per second of all ranks
+
+  /// Of a step; where the batch is not told of a sample of each rank.
+  double step_seconds() const { return samples() * static_cast<double>(ranks) / throughput; }
+};
 
 /// Whether a run of the size tells how long its sums take.
 bool has_sums(const MeasuredSize& size);
