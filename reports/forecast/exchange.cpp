@@ -1,7 +1,9 @@
 #include "reports/forecast/exchange.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <numeric>
 #include <random>
 #include <stdexcept>
 #include <utility>
@@ -83,39 +85,46 @@ const std::vector<Bucket>* buckets_of(const MeasuredSize& size) {
   return nullptr;
 }
 
-// Latency and time of a byte that fit best, relative to each sum; neither is negative. Of sums
-// within hosts, or of those between them, which were the first inside.
-Link fitted_link(const std::vector<MeasuredSize>& sizes, bool between, const Link& inside) {
-  double mm = 0, mb = 0, bb = 0, m = 0, b = 0;
+// What sums took by seconds of a byte and of a message, between hosts and then inside them: those
+// that fit best, relative to each sum, and are not negative.
+void fit_links(SimulatedJob& job, const std::vector<MeasuredSize>& sizes) {
+  std::array<std::array<double, 4>, 4> products{};
+  std::array<double, 4> right{}, fitted{};
   for (const MeasuredSize& size : sizes) {
-    const auto per_host = static_cast<double>(size.per_host);
-    const double hosts = static_cast<double>(size.ranks) / per_host;
-    if (size.ranks < 2 || (hosts > 1) != between || !has_sums(size)) continue;
-    const double count = between ? hosts : per_host;
+    if (!has_sums(size)) continue;
+    const auto inside = static_cast<double>(std::min(size.ranks, size.per_host));
+    const double hosts = static_cast<double>(size.ranks) / inside;
     for (const SetRun* run : size.runs) {
       if (!run->run.communication) continue;
       for (const Bucket& bucket : run->run.communication->buckets) {
         if (!is_timed(bucket)) continue;
         const auto bytes = static_cast<double>(bucket.bytes);
-        const double first =
-            between && inside.bytes_per_second > 0 ? ring_seconds(bytes, per_host, inside) : 0;
-        const double seconds = std::max(bucket.seconds - first, bucket.seconds / 10);
-        const double messages = 2 * (count - 1) / seconds, sent = messages * bytes / count;
-        mm += messages * messages;
-        mb += messages * sent;
-        bb += sent * sent;
-        m += messages;
-        b += sent;
+        const double between = 2 * (hosts - 1) / bucket.seconds;
+        const double within = 2 * (inside - 1) / bucket.seconds;
+        const std::array columns = {between * bytes / hosts, between, within * bytes / inside,
+                                    within};
+        for (size_t i = 0; i < columns.size(); ++i) {
+          right[i] += columns[i];
+          for (size_t k = 0; k < columns.size(); ++k) products[i][k] += columns[i] * columns[k];
+        }
       }
     }
   }
-  if (mm == 0) return {};
-  const double determinant = mm * bb - mb * mb;
-  double latency =
-      determinant > 1e-9 * mm * bb ? std::max(0.0, (bb * m - mb * b) / determinant) : 0;
-  const double byte = (b - mb * latency) / bb;
-  if (byte <= 0) latency = m / mm;
-  return {byte > 0 ? 1 / byte : unlimited, latency};
+  // One after another: sums of one length do not tell what a message takes, nor those of several
+  // hosts alone what they take inside.
+  for (int round = 0; round < 10'000; ++round) {
+    for (size_t i = 0; i < fitted.size(); ++i) {
+      if (products[i][i] == 0) continue;
+      const double sum = std::inner_product(fitted.begin(), fitted.end(), products[i].begin(), 0.0);
+      fitted[i] = std::max(0.0, fitted[i] + (right[i] - sum) / products[i][i]);
+    }
+  }
+  const auto link = [&](size_t i) {
+    return products[i][i] > 0 ? Link{fitted[i] > 0 ? 1 / fitted[i] : unlimited, fitted[i + 1]}
+                              : Link{};
+  };
+  job.between = link(0);
+  job.inside = products[2][2] > 0 ? link(2) : job.between;  // as fast, where no host has several
 }
 
 std::vector<double> as_factors_of_mean(std::vector<double> values) {
@@ -249,9 +258,8 @@ ExchangeModel::ExchangeModel(const std::vector<MeasuredSize>& steps,
               .accumulate = fewest.accumulate,
               .speeds = speeds_of(steps),
               .jitter = jitter_of(steps),
-              .inside = fitted_link(timed, false, {}),
               .per_host = per_host};
-  measured.between = fitted_link(timed, true, measured.inside);
+  fit_links(measured, timed);
   const std::vector<Bucket>& buckets = *buckets_of(size);
   double bytes = 0;
   std::vector<double> shares;

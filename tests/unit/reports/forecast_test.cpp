@@ -329,6 +329,19 @@ TEST(Forecast, TellsWhatASlowNetworkCosts) {
   EXPECT_NEAR(64 * 256 / slow.rate.median / sum, 1, 0.05) << "the terms add up to a step";
 }
 
+TEST(Forecast, SumsOfSeveralHostsAloneTellTheirNetwork) {
+  for (const int64_t per_host : {1, 4}) {
+    RunSet set = set_of_sweep({{1, {1000, 1001, 999}}, {8, {7900, 7905, 7910}}});
+    for (SetRun& run : set.arms[1].runs) {
+      for (Rank& rank : run.run.ranks) rank.environment = rank.rank / per_host;
+    }
+    const ForecastPoint point = point_of(set, {.ranks = {16}, .per_host = 4});
+    EXPECT_EQ(point.hosts, 4);
+    EXPECT_NEAR(point.rate.median, 15'750, 250) << per_host;
+    EXPECT_TRUE(point.rate.holds(point.rate.median)) << per_host;
+  }
+}
+
 TEST(Forecast, MicroBatchesAndTypesOfGradientsChangeTheExchange) {
   ForecastRequest request = request_of({64});
   request.network = Link{5e8, 3e-6};
