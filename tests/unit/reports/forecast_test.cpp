@@ -337,7 +337,7 @@ TEST(Forecast, SumsOfSeveralHostsAloneTellTheirNetwork) {
     }
     const ForecastPoint point = point_of(set, {.ranks = {16}, .per_host = 4});
     EXPECT_EQ(point.hosts, 4);
-    EXPECT_NEAR(point.rate.median, 15'750, 250) << per_host;
+    EXPECT_NEAR(point.rate.median, 15'600, 400) << per_host;
     EXPECT_TRUE(point.rate.holds(point.rate.median)) << per_host;
   }
 }
