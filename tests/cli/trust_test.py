@@ -1,6 +1,6 @@
 """No command opens or starts what data names or what lies where it is called, by its system calls.
 
-Of the current folder a command takes its arguments, the values of its options, and baselines/.
+Of the current folder a command takes its arguments, the values of its options, baselines/ and references/.
 """
 
 import hashlib
@@ -155,7 +155,7 @@ class Trust(cli.CliTest):
             return True
         name = os.path.relpath(path, self.here)
         given = {os.path.normpath(word) for word in command if "." in word}  # others are names
-        is_input = name in given or name.startswith("baselines") or OWN_FILE.fullmatch(name)
+        is_input = name in given or name.startswith(("baselines", "references")) or OWN_FILE.fullmatch(name)
         return call["name"].startswith("open") and bool(is_input)
 
     def assert_takes_what_it_is_given(self, command):
