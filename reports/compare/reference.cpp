@@ -167,6 +167,12 @@ Reference read_reference(const fs::path& file) {
   return reference;
 }
 
+// Of its first rank; one that knows nothing where that is not told.
+Environment host_of(const SetRun& run, const std::vector<Environment>& environments) {
+  const int64_t place = run.run.ranks.empty() ? -1 : run.run.ranks.front().environment;
+  return place >= 0 && place < std::ssize(environments) ? environments[place] : Environment{};
+}
+
 StoredRun stored_of(const SetRun& run, const std::vector<Environment>& environments) {
   StoredRun stored;
   stored.started_at = run.run.started_at;
@@ -176,9 +182,9 @@ StoredRun stored_of(const SetRun& run, const std::vector<Environment>& environme
   stored.version = run.tool.version;
   stored.git_commit = run.tool.git_commit.value;
   for (const auto& [series, mean] : monitored_means(run.run)) stored.seen.push_back({series, mean});
-  const Environment& environment = environments.at(run.run.ranks.at(0).environment);
-  stored.hypervisor = environment.virtualisation.hypervisor.value;
-  if (!environment.gpus.empty()) stored.driver = environment.gpus.front().driver_version.value;
+  const Environment host = host_of(run, environments);
+  stored.hypervisor = host.virtualisation.hypervisor.value;
+  if (!host.gpus.empty()) stored.driver = host.gpus.front().driver_version.value;
   return stored;
 }
 
@@ -204,47 +210,35 @@ int64_t differences_of(const SetRun& run, const SetRun& next,
   return std::ranges::count(found, false, &KeyDifference::allowed);
 }
 
-// Of a reference, what is nearest to the work of each arm.
-struct Match {
-  RunSet runs;
-  int64_t differences = 0;  // of the keys, that nothing allows
-};
-
-void match_arm(Match& match, const Reference& reference, const RunArm& arm,
-               const std::vector<std::string>& allow_differ) {
-  const RunArm* nearest = nullptr;
-  int64_t fewest = 0;
-  for (const RunArm& work : reference.runs.arms) {
-    const int64_t differences = differences_of(work.runs.front(), arm.runs.front(), allow_differ);
-    if (nearest != nullptr && differences >= fewest) continue;
-    nearest = &work;
-    fewest = differences;
-  }
-  match.differences += fewest;
-  if (nearest == nullptr) return;
-  for (const SetRun& run : nearest->runs) {
-    if (find_in(arm.runs, run.machine, &SetRun::machine) != nullptr) continue;
-    add_run(match.runs, arm.name, run, reference.runs.environments);
-  }
-}
-
-Match match_of(const Reference& reference, const RunSet& next,
-               const std::vector<std::string>& allow_differ) {
-  Match match;
+// Of a reference, what is nearest to the work of each arm, without these machines themselves; and
+// the fields that differ.
+std::pair<RunSet, int64_t> match_of(const Reference& reference, const RunSet& next,
+                                    const std::vector<std::string>& allow_differ) {
+  RunSet match;
+  int64_t differences = 0;
   for (const RunArm& arm : next.arms) {
-    if (!arm.runs.empty()) match_arm(match, reference, arm, allow_differ);
+    if (arm.runs.empty()) continue;
+    std::map<int64_t, const RunArm*> works;  // the first of equals
+    for (const RunArm& work : reference.runs.arms) {
+      works.emplace(differences_of(work.runs.front(), arm.runs.front(), allow_differ), &work);
+    }
+    if (works.empty()) continue;
+    differences += works.begin()->first;
+    for (const SetRun& run : works.begin()->second->runs) {
+      if (find_in(arm.runs, run.machine, &SetRun::machine) != nullptr) continue;
+      add_run(match, arm.name, run, reference.runs.environments);
+    }
   }
-  return match;
+  return {std::move(match), differences};
 }
 
 std::string works_of(const std::vector<Reference>& references) {
   if (references.empty()) return "there is none (`nearmetal reference add` makes one)";
-  return "there are " + joined(transformed(references,
-                                           [](const Reference& reference) {
-                                             return reference.name + " (" +
-                                                    reference_works(reference) + ")";
-                                           }),
-                               "; ");
+  std::vector<std::string> works;
+  for (const auto& reference : references) {
+    works.push_back(reference.name + " (" + reference_works(reference) + ")");
+  }
+  return "there are " + joined(works, "; ");
 }
 
 std::chrono::sys_days day_of(const std::string& time_stamp) {
@@ -261,7 +255,7 @@ const SetRun& latest_run(const RunSet& set) {
 }
 
 std::string hypervisor_of(const RunSet& set, const SetRun& run) {
-  const Environment& host = set.environments.at(run.run.ranks.at(0).environment);
+  const Environment host = host_of(run, set.environments);
   return host.virtualisation.hypervisor.value.value_or("an unknown hypervisor");
 }
 
@@ -318,19 +312,19 @@ ReferenceAddition add_to_reference(const fs::path& folder, const std::string& na
 }
 
 std::string reference_works(const Reference& reference) {
-  return joined(transformed(reference.runs.arms,
-                            [](const RunArm& arm) {
-                              std::set<std::string> machines, days;
-                              for (const SetRun& run : arm.runs) {
-                                machines.insert(run.machine);
-                                days.insert(run.run.started_at.substr(0, day_digits));
-                              }
-                              const SetRun& run = arm.runs.front();
-                              return run.run.device_name + ", " + work_of(run) + ", " +
-                                     counted(std::ssize(machines), "machine") + ", " +
-                                     *days.begin() + " to " + *days.rbegin();
-                            }),
-                "; ");
+  std::vector<std::string> works;
+  for (const RunArm& arm : reference.runs.arms) {
+    std::set<std::string> machines, days;
+    for (const SetRun& run : arm.runs) {
+      machines.insert(run.machine);
+      days.insert(run.run.started_at.substr(0, day_digits));
+    }
+    const SetRun& first = arm.runs.front();
+    works.push_back(first.run.device_name + ", " + work_of(first) + ", " +
+                    counted(std::ssize(machines), "machine") + ", " + *days.begin() + " to " +
+                    *days.rbegin());
+  }
+  return joined(works, "; ");
 }
 
 const Reference& reference_named(const std::vector<Reference>& references,
@@ -360,26 +354,23 @@ RunSet by_card(const RunSet& next) {
 Reference matching_reference(const std::vector<Reference>& references,
                              const std::optional<std::string>& name, const RunSet& next,
                              const std::vector<std::string>& allow_differ) {
-  const auto with_machines = [&](const std::string& found, Match match) -> Reference {
-    if (!match.runs.arms.empty()) return {found, std::move(match.runs)};
-    throw NotComparable("the reference " + found + " has no other machine than this one");
-  };
-  if (name) {
-    return with_machines(*name, match_of(reference_named(references, *name), next, allow_differ));
-  }
-  std::optional<std::pair<Match, std::string>> best;
+  const Reference* chosen = name ? &reference_named(references, *name) : nullptr;
+  std::pair<RunSet, int64_t> best;
+  if (chosen != nullptr) best = match_of(*chosen, next, allow_differ);
   for (const Reference& reference : references) {
-    Match match = match_of(reference, next, allow_differ);
-    if (!best || match.differences < best->first.differences) {
-      best.emplace(std::move(match), reference.name);
-    }
+    if (name) break;
+    auto match = match_of(reference, next, allow_differ);
+    if (chosen != nullptr && match.second >= best.second) continue;
+    chosen = &reference;
+    best = std::move(match);
   }
-  if (!best || best->first.differences > 0) {
-    throw NotComparable("no reference has this work (" + work_line(next) + "); " +
-                        works_of(references) +
-                        (best ? "; --reference " + best->second + " says what differs" : ""));
+  if (!name && (chosen == nullptr || best.second > 0)) {
+    throw NotComparable(
+        "no reference has this work (" + work_line(next) + "); " + works_of(references) +
+        (chosen != nullptr ? "; --reference " + chosen->name + " says what differs" : ""));
   }
-  return with_machines(best->second, std::move(best->first));
+  if (!best.first.arms.empty()) return {chosen->name, std::move(best.first)};
+  throw NotComparable("the reference " + chosen->name + " has no other machine than this one");
 }
 
 std::vector<Warning> doubts_of_reference(const RunSet& reference, const RunSet& next) {
