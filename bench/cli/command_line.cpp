@@ -159,8 +159,8 @@ std::string value_of(const OptionSpec& option) {
 
 Command make_group(const std::string& name, const std::string& help, const std::string& examples,
                    const std::string& which, std::vector<Command> commands) {
-  const Action refuse = [message = name + " takes " + which + " (nearmetal " + name + " --help)"](
-                            const Context&) -> ExitCode { throw std::invalid_argument(message); };
+  Action refuse = [message = name + " takes " + which + " (nearmetal " + name + " --help)"](
+                      const Context&) -> ExitCode { throw std::invalid_argument(message); };
   return {name, help, examples, [refuse](Options&) { return refuse; }, std::move(commands)};
 }
 

@@ -313,8 +313,10 @@ void add_explanation(Comparison& comparison, const ArmPair& pair, const RunSet& 
   }
   const ComparisonRow* open = row_with_figures(comparison, pair.name, true);
   if (open == nullptr) return;
+  // Those of imported results and of references were never taken so.
   const bool already_said = add_monitored(comparison, *open, pair, base_side, new_side) ||
                             is_imported(*pair.base) ||
+                            comparison.options.form == ComparisonForm::reference ||
                             std::ranges::count(comparison.notes, hint) > 0;
   if (!already_said) comparison.notes.push_back(hint);
 }
@@ -324,7 +326,9 @@ bool runs_on_gpus(const RunSet& set) {
                              [](const SetRun& run) { return run.run.device == Device::cuda; });
 }
 
+// But of rows that are machines of their own.
 void add_geometric_means(Comparison& comparison, const std::vector<const Metric*>& metrics) {
+  if (comparison.options.form == ComparisonForm::reference) return;
   for (const Metric* metric : metrics) {
     std::vector<const ComparisonRow*> rows;
     for (const ComparisonRow& row : comparison.rows) {

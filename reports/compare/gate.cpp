@@ -219,7 +219,9 @@ GateResult judge(const Comparison& comparison, const GateOptions& options) {
       options.fail_on == FailOn::any ? rows_of(comparison, Verdict::faster) : Rows{};
   result.answers = answers_of(comparison, options);
   if (refuse(comparison, result)) return result;
-  const std::string beyond = " by more than " + plain_percent(rule.margin) + ": ";
+  const std::string beyond = comparison.options.form == ComparisonForm::reference
+                                 ? " than " + plain_percent(1 - rule.alpha) + " of machines: "
+                                 : " by more than " + plain_percent(rule.margin) + ": ";
   const Rows unshown = rows_where(comparison, [&](const ComparisonRow& row) {
     return !shows_what_is_asked(row, options.fail_on, rule.alpha);
   });

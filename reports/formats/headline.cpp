@@ -40,7 +40,9 @@ std::string place_among_machines(const ComparisonRow& row, const CompareOptions&
   const std::string way =
       metric.is_throughput ? (lower ? "slower" : "faster") : (lower ? "lower" : "higher");
   return way + " than " + plain_percent(1 - options.rule.alpha) + " of " + machines + " by " +
-         plain_percent(std::abs(lower ? interval.upper : interval.lower)) + " or more";
+         plain_percent(std::round(1000 * std::abs(lower ? interval.upper : interval.lower)) /
+                       1000) +
+         " or more";
 }
 
 // "the VM is slower than bare metal, -6.00 % [-7.9, -4.1]"; by other metrics "p99_step_seconds of

@@ -80,7 +80,9 @@ class Reference(comparing.CompareTest):
                                  r"([\d.]+) % or more, -([\d.]+) % \[-[\d.]+, -([\d.]+)\]")
         self.assertEqual(round(float(found[1]), 1), round(float(found[3]), 1))
         self.assertIn("a likely cause, by the monitors: SM clock 1.20 GHz instead of", text)
-        self.assert_verdict(self.call("gate", *slow, "--reference", "fleet"), 1, "fail: worse")
+        self.assert_verdict(self.call("gate", *slow, "--reference", "fleet"), 1,
+                            "fail: worse than 95 % of machines: run")
+        self.assertNotIn("--attribute", self.call("compare", *self.new(1003, 91), "--reference").out)
 
     def test_the_interval_is_that_of_one_more_machine(self):
         self.fleet()
@@ -111,6 +113,9 @@ class Reference(comparing.CompareTest):
         self.fleet()
         process = self.call("compare", *self.new(1001), *self.new(930, 91), "--reference", "fleet")
         self.assert_verdict(process, 0, "1 SLOWER, 1 WITHIN", "run on secret90 (", "run on secret91 (")
+        self.assertRegex(unwrapped(process.out), r"run on secret91 \(\w+\), the worst of 2 rows: This "
+                         r"machine is slower than 95 % of 6 machines of fleet by [\d.]+ % or more")
+        self.assertNotIn("geometric mean", process.out)
 
     def test_other_work_fits_no_reference_and_says_which_there_are(self):
         self.fleet()
