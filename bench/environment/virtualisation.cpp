@@ -183,7 +183,7 @@ bool is_kernel_5_12(const std::string& version) {
 // Of a guest. Plain SEV has no sign that programs can read, and CPUs of hosts have its flags, too.
 Maybe<std::string> confidential(const fs::path& root, const SystemQueries& queries,
                                 const Virtualisation& found) {
-  const Maybe<std::string> flags = value_in(root / "proc/cpuinfo", "flags", ':');
+  Maybe<std::string> flags = value_in(root / "proc/cpuinfo", "flags", ':');
   const std::vector<std::string> words = words_in(flags.value.value_or(""));
   const auto has = [&](const char* flag) { return std::ranges::count(words, flag) > 0; };
   if (has("tdx_guest") || is_there(root / "dev/tdx_guest")) return std::string("tdx");

@@ -114,7 +114,31 @@ const std::string same_vm =
     "nothing to do where nothing bridges the GPUs; where NVLinks do on the host (nvidia-smi topo "
     "-m there), pass all GPUs of a bridge through to one VM";
 
+Signs confidential_gpus(const Environment& machine) {
+  Signs signs;
+  for (size_t i = 0; i < machine.gpus.size(); ++i) {
+    const std::string mode = machine.gpus[i].confidential.value.value_or("off");
+    if (mode == "off") continue;
+    signs.push_back(
+        {.seen = "GPU " + std::to_string(i) + ": confidential computing: " + mode, .gpu = i});
+  }
+  return signs;
+}
+
+Signs interposed(const Environment& machine) {
+  const std::string file = machine.virtualisation.interposer.value.value_or("none");
+  if (file == "none") return {};
+  return {{.seen = file + " stands between programs and libcuda"}};
+}
+
 const Conditions of_peers = {
+    of_both({"gpu_confidential"}, {{Layer::input, Layer::communication, Layer::launch}},
+            confidential_gpus, {},
+            "what goes between the host and this GPU is encrypted, and copied once more",
+            {"compare a run with it off, if what it costs is the question"}, Urgency::note),
+    of_both({"gpu_interposed"}, {{Layer::launch, Layer::compute}}, interposed, {},
+            "it may limit the GPU, and sees each call that a program makes",
+            {"compare a run without it, if what it costs is the question"}, Urgency::note),
     of_machine("acs_redirect", redirected_peers,
                "without NVLink it takes the way through the root complex, if it arrives",
                advice_on_acs()),

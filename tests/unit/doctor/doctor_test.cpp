@@ -98,6 +98,11 @@ TEST(Doctor, FindsEachFault) {
        }},
       {"warning vgpu_unlicensed",
        [](Checkup& c) { gpu(c).vgpu_licence = std::string("unlicensed"); }},
+      {"note gpu_confidential", [](Checkup& c) { gpu(c).confidential = std::string("on"); }},
+      {"note gpu_interposed",
+       [](Checkup& c) {
+         c.environment.virtualisation.interposer = std::string("/usr/local/vgpu/libvgpu.so");
+       }},
       {"note many_vgpus",
        [](Checkup& c) {
          c.environment.gpus.resize(5, gpu(c));

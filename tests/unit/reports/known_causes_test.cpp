@@ -220,6 +220,11 @@ TEST_F(KnownCauses, AreWhatDoctorFindsOnTheNewSideAlone) {
   exchange_between_systems();
   gpu().vgpu_licence = std::string("unlicensed");
   EXPECT_THAT(codes({Layer::clock}), ElementsAre("vgpu_unlicensed"));
+  gpu().confidential = std::string("on");
+  new_machine.virtualisation.interposer = std::string("/usr/local/vgpu/libvgpu.so");
+  EXPECT_THAT(codes({Layer::launch}), ElementsAre("gpu_confidential", "gpu_interposed"));
+  gpu().confidential = std::string("off");
+  new_machine.virtualisation.interposer = base_machine.virtualisation.interposer;
   base_machine.rdma = new_machine.rdma = {nic("mlx5_0", true)};
   RdmaDevice& slow = new_machine.rdma[0];
   slow.link_width = int64_t{8};
