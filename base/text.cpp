@@ -41,8 +41,16 @@ std::string scaled(double value, const std::string& unit) {
   return shortest(value, 4) + " " + unit;
 }
 
-constexpr std::array<std::pair<const char*, const char*>, 2> other_names = {
-    {{"gpu", "cuda"}, {"bs", "batch"}}};
+// What other programs, and other commands of this one, call it.
+constexpr std::pair<const char*, const char*> other_names[] = {
+    {"gpu", "cuda"},         {"bs", "batch"},           {"batch-size", "batch"},
+    {"lr", "learning-rate"}, {"dtype", "precision"},    {"amp", "precision"},
+    {"out", "output"},       {"runs", "repeats"},       {"repeats", "runs"},
+    {"runs", "repetitions"}, {"iterations", "steps"},   {"iters", "steps"},
+    {"cpu", "device"},       {"cuda", "device"},        {"seconds", "duration"},
+    {"duration", "seconds"}, {"html", "format"},        {"format", "html"},
+    {"arch", "model"},       {"thruput", "throughput"}, {"repeats", "repetitions"},
+};
 
 // Optimal string alignment distance by dynamic programming: distance[i][j] is that of the first i
 // letters of `a` and the first j of `b`.
@@ -219,9 +227,12 @@ std::string shortened(const std::string& list) {
 }
 
 std::string nearest_word(const std::string& word, const std::vector<std::string>& known) {
+  const std::string dashes = word.starts_with("--") ? "--" : "";
+  const std::string plain = replaced(lower_case(word.substr(dashes.size())), "_", "-");
   for (const auto& [other_name, meant] : other_names) {
-    if (word == other_name && std::ranges::find(known, meant) != known.end()) return meant;
+    if (plain == other_name && find_in(known, dashes + meant) != nullptr) return dashes + meant;
   }
+  if (find_in(known, dashes + plain) != nullptr) return dashes + plain;
   constexpr size_t longest_word = 64;  // a longer one is no typing mistake
   if (word.size() > longest_word) return "";
   std::string nearest;

@@ -17,6 +17,13 @@ TEST(Suggest, KnowsWhatOthersCallIt) {
   EXPECT_EQ(nearest_word("gpu", {"cpu", "cuda"}), "cuda");
   EXPECT_EQ(nearest_word("bs", {"batch", "seed"}), "batch");
   EXPECT_EQ(nearest_word("bs", {"seed"}), "");
+  EXPECT_EQ(nearest_word("--batch_size", {"--batch", "--bucket-mib"}), "--batch");
+  EXPECT_EQ(nearest_word("--runs", {"--ranks", "--repeats"}), "--repeats");
+  EXPECT_EQ(nearest_word("--repeats", {"--runs"}), "--runs");
+  EXPECT_EQ(nearest_word("--iterations", {"--duration", "--steps"}), "--steps");
+  EXPECT_EQ(nearest_word("--cpu", {"--gpu", "--device"}), "--device");
+  EXPECT_EQ(nearest_word("FP16", {"fp32", "bf16", "fp16"}), "fp16");
+  EXPECT_EQ(nearest_word("thruput", {"throughput", "all"}), "throughput");
 }
 
 TEST(Suggest, SaysNothingWhereNothingIsNear) {
