@@ -213,6 +213,9 @@ void require_writable(const std::filesystem::path& path, bool replace) {
   if (!std::filesystem::is_directory(folder_of(place), ignored)) {
     fail(path, "there is no folder " + folder_of(place).string());
   }
+  std::error_code error;
+  (void)std::filesystem::symlink_status(place, error);
+  if (error == std::errc::filename_too_long) fail(path, "its name is too long");
   TemporaryFile probe(place);
 }
 

@@ -206,7 +206,7 @@ ExitCode run_show(const BaselineForm& form, const Context& context) {
     const std::string others =
         series.left_out > 0 ? ", " + std::to_string(series.left_out) + " more not complete" : "";
     print_line(terminal.out,
-               "fingerprint " + series.fingerprint + ", arm " + series.arm + ": " +
+               series.work + ", fingerprint " + series.fingerprint + ", arm " + series.arm + ": " +
                    counted(series.runs, "run") +
                    (series.sessions > 1 ? " in " + counted(series.sessions, "session") : "") +
                    " from " + series.first + " to " + series.last + others);

@@ -221,7 +221,7 @@ struct LayerFinding {
   std::string beyond{};  // layers that take a part of what was seen; the factor is the rest of it
 };
 
-struct Sides {
+struct FiguresOfSides {
   SideFigures base;
   SideFigures next;
   StepModel model = model_of(base);
@@ -259,7 +259,7 @@ struct Sides {
   }
 };
 
-LayerFinding communication(const Sides& sides) {
+LayerFinding communication(const FiguresOfSides& sides) {
   const SideFigures &base = sides.base, &next = sides.next;
   if (!base.exchanges && !next.exchanges) {
     return {Layer::communication, 0.0, {}, "no gradients are exchanged"};
@@ -272,7 +272,7 @@ LayerFinding communication(const Sides& sides) {
        sides.bytes("p2p/")}};
 }
 
-std::vector<LayerFinding> where_the_cpu_computes(const Sides& sides) {
+std::vector<LayerFinding> where_the_cpu_computes(const FiguresOfSides& sides) {
   const std::string samples = words_of(sides.base.sample).plural;
   const Maybe<double> clock = sides.ratio_of(quantum_probe);
   const Maybe<double> host = sides.cpu_ratio();
@@ -296,7 +296,7 @@ std::vector<LayerFinding> where_the_cpu_computes(const Sides& sides) {
           {Layer::input, none, {}, samples + " are where the CPU computes"}};
 }
 
-std::vector<LayerFinding> where_a_gpu_computes(const Sides& sides) {
+std::vector<LayerFinding> where_a_gpu_computes(const FiguresOfSides& sides) {
   const auto& [base, next, model] = sides;
   const std::string samples = words_of(base.sample).plural;
   const Maybe<double> clock = sides.if_split(ratio(base.sm_hertz, next.sm_hertz));
@@ -337,7 +337,7 @@ std::vector<LayerFinding> where_a_gpu_computes(const Sides& sides) {
 }
 
 // The part of the communication that differs, in words.
-std::string part_of_communication(const Sides& sides) {
+std::string part_of_communication(const FiguresOfSides& sides) {
   const auto differs = [](const Maybe<double>& factor) {
     return factor && std::abs(*factor - 1) >= probes_may_differ_by;
   };
@@ -358,17 +358,17 @@ Maybe<double> share_of(const Maybe<double>& seconds, double whole) {
 }
 
 // How much longer the base's step takes with one layer changed.
-double change(const Sides& sides, const LayerFinding& finding, double factor) {
+double change(const FiguresOfSides& sides, const LayerFinding& finding, double factor) {
   return step_seconds(sides.model, finding.layer, factor) - step_seconds(sides.model);
 }
 
-bool is_sensitive(const Sides& sides, const LayerFinding& finding) {
+bool is_sensitive(const FiguresOfSides& sides, const LayerFinding& finding) {
   if (finding.layer == Layer::communication) return sides.base.exchanges || sides.next.exchanges;
   if (change(sides, finding, 1 + tried_change) != 0) return true;
   return finding.factor && change(sides, finding, *finding.factor) != 0;
 }
 
-bool probes_agree(const Sides& sides, const LayerFinding& finding) {
+bool probes_agree(const FiguresOfSides& sides, const LayerFinding& finding) {
   const double limit = probes_may_differ_by;
   if (finding.layer == Layer::communication) {
     return std::abs(*finding.factor) < limit * sides.base.exposed_seconds;
@@ -376,8 +376,8 @@ bool probes_agree(const Sides& sides, const LayerFinding& finding) {
   return std::abs(*finding.factor - 1) < limit;
 }
 
-void judge(const Sides& sides, const LayerFinding& finding, const Maybe<double>& noise_seconds,
-           LayerShare& layer) {
+void judge(const FiguresOfSides& sides, const LayerFinding& finding,
+           const Maybe<double>& noise_seconds, LayerShare& layer) {
   if (probes_agree(sides, finding)) {
     layer.below_noise = true;
     const std::string what = finding.beyond.empty()
@@ -393,7 +393,7 @@ void judge(const Sides& sides, const LayerFinding& finding, const Maybe<double>&
   }
 }
 
-LayerShare share_of(const Sides& sides, const LayerFinding& finding,
+LayerShare share_of(const FiguresOfSides& sides, const LayerFinding& finding,
                     const Maybe<double>& noise_seconds) {
   LayerShare layer;
   layer.layer = finding.layer;
@@ -416,7 +416,8 @@ LayerShare share_of(const Sides& sides, const LayerFinding& finding,
 }
 
 // What made the difference comes before what eased it, such as the clock of a GPU that waits.
-std::vector<LayerShare> layer_shares(const Sides& sides, const Maybe<double>& noise_seconds) {
+std::vector<LayerShare> layer_shares(const FiguresOfSides& sides,
+                                     const Maybe<double>& noise_seconds) {
   std::vector<LayerFinding> findings =
       sides.model.cpu_computes ? where_the_cpu_computes(sides) : where_a_gpu_computes(sides);
   findings.push_back(communication(sides));
@@ -458,7 +459,7 @@ Explanation explain(const ExplainedSide& base, const ExplainedSide& next,
     const std::string why_not = cannot_explain(*side);
     if (!why_not.empty()) throw std::invalid_argument("nothing can be explained: " + why_not);
   }
-  const Sides sides{figures_of(base), figures_of(next)};
+  const FiguresOfSides sides{figures_of(base), figures_of(next)};
   Explanation explanation;
   explanation.base_step_seconds = sides.base.step_seconds;
   explanation.new_step_seconds = sides.next.step_seconds;

@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/gate.h"
+#include "reports/compare/work_text.h"
 #include "reports/json/report_files.h"
 #include "reports/statistics/statistics.h"
 
@@ -349,6 +350,7 @@ std::vector<BaselineSeries> series_of(const RunSet& set, const std::string& base
       series.baseline = baseline;
       series.fingerprint = name;
       series.arm = arm.name;
+      series.work = work_of(run) + " on " + run.run.device_name;
       series.sample = run.run.sample;
       const std::string& start = run.run.started_at;
       if (series.first.empty() || start < series.first) series.first = start;

@@ -92,6 +92,7 @@ struct BaselineSeries {
   std::string baseline;
   std::string fingerprint;  // its first digits, as in the names of folders
   std::string arm;
+  std::string work;  // "resnet50 training, fp16, batch 256 on NVIDIA H200"
   SampleUnit sample = SampleUnit::image;
   int64_t runs = 0;      // complete
   int64_t sessions = 0;  // of these

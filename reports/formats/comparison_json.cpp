@@ -33,7 +33,7 @@ struct ComparisonDocument {
 
 struct BaselinesDocument {
   std::string schema = "nearmetal/baselines";
-  std::string schema_version = "1.1";
+  std::string schema_version = "1.2";  // 1.2: the work
   std::vector<BaselineSeries> series;
 };
 
@@ -263,6 +263,7 @@ void fields(Archive& field, BaselineSeries& series) {
   field("fingerprint", series.fingerprint,
         "First digits of the hash of what runs must agree in, but for the layout");
   field("arm", series.arm);
+  field.added("work", series.work, "What it is that a fingerprint stands for; since 1.2");
   field.unit("sample", series.sample);
   field("runs", series.runs, at_least(0), "Runs that are complete");
   field("sessions", series.sessions, at_least(0), "Sessions of these runs");

@@ -54,6 +54,9 @@ class Baseline(CompareTest):
                          r"SLOWER; 80 % of\s+them would find a drop of \d")
         self.assertEqual(self.series("show", "main", "--self-test")[0]["self_test"]["slower"], 0)
         self.assertIsNone(self.series("show", "main")[0]["self_test"])
+        work = "resnet18 training, fp32, batch 8 on AMD EPYC"
+        self.assertEqual(self.series("show", "main")[0]["work"], work)
+        self.assertIn(work + ", fingerprint ", self.baseline("show", "main").out.replace("\n    ", " "))
         self.baseline("add", "few", *self.runs("few", 1000, count=2))
         self.assertIn("no self-test: it takes 3 sessions, or 5 runs of one",
                       self.baseline("show", "few", "--self-test").out)

@@ -182,6 +182,7 @@ TEST(AtomicFile, PathsAreCheckedBeforehand) {
   EXPECT_THAT(refusal_of_path(folder.path() / ""), HasSubstr("is a folder"));
   EXPECT_THAT(refusal_of_path(folder / "none/new.json"), HasSubstr("there is no folder"));
   EXPECT_THAT(refusal_of_path(existing / "new.json"), HasSubstr("there is no folder"));
+  EXPECT_THAT(refusal_of_path(folder / std::string(300, 'a')), HasSubstr("name is too long"));
   EXPECT_THAT(refusal_of_path(existing), HasSubstr("it exists; --force replaces it"));
   EXPECT_EQ(refusal_of_path(existing, true), "");
   EXPECT_EQ(content_of(existing), "old");
