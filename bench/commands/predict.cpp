@@ -150,7 +150,7 @@ ExitCode run_predict(const PredictForm& form, const Context& context) {
   ForecastRequest request = form.request;
   request.ready = ready_by_flops;
   const std::vector<RunSet> sets = read_sides(sides, true);
-  if (sets.size() == 1) remark_foreign(sets.front(), context.terminal);
+  for (const RunSet& set : sets) remark_foreign(set, context.terminal);
   Forecast forecast = forecast_of(sets, request);
   const Page page = forecast_page(forecast);
   Report& report = forecast.report;

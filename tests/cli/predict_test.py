@@ -1,6 +1,7 @@
 """Forecasts of sizes that were not measured: by a real sweep of two sizes, and by published ones."""
 
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -84,6 +85,14 @@ class Predict(ImportTest):
         process = self.call("predict", *sides)
         self.assertEqual(process.returncode, 0, process.err)
         self.assertIn("the VM loses 5 % or more from 4 ranks on", process.out)
+        for side in ("bare-metal", "vm"):
+            os.mkdir(self.path(side))
+            self.write(f"{side}/foreign.json", "{}")
+            shutil.copy(self.path(f"{side}.json"), self.path(f"{side}/series.json"))
+        folders = self.call("predict", "--bare", "bare-metal", "--vm", "vm", "--gpus", "64")
+        self.assertEqual(folders.out, process.out)
+        for side in ("bare-metal", "vm"):
+            self.assertIn(f"{side}/foreign.json is no report and is left out", folders.err)
         bare, vm = self.predicted(*sides)["arms"]
         self.assertIsNone(bare["forecast"]["loss"])
         self.assertGreater(vm["forecast"]["loss"]["median"], 0.05)
