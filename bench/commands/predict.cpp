@@ -140,12 +140,12 @@ void add_predict_options(Options& options, PredictForm& form) {
 }
 
 ExitCode run_predict(const PredictForm& form, const Context& context) {
-  const auto file_of = [&](const std::string& path) { return OutputFile{path, form.output.force}; };
-  std::vector<Places> sides = {form.places, form.bare, form.vm};  // one, or the other two
-  std::erase_if(sides, [](const Places& places) { return places.empty(); });
+  const OutputFile file{form.report, form.output.force};
+  std::vector<Places> sides = {form.places};
+  if (form.places.empty()) sides = {form.bare, form.vm};
   for (const Places& places : sides) {
     require_no_input(form.output, places);
-    if (form.report) require_no_input(file_of(*form.report), files_of(places));
+    if (file.path) require_no_input(file, files_of(places));
   }
   ForecastRequest request = form.request;
   request.ready = ready_by_flops;
@@ -157,9 +157,8 @@ ExitCode run_predict(const PredictForm& form, const Context& context) {
   report.tool = build_info();
   report.invocation.argv = context.argv;
   report.invocation.started_at = time_stamp();
-  if (form.report) {
-    write_output(file_of(*form.report), context.terminal,
-                 [&](std::ostream& out) { out << to_json(report); });
+  if (file.path) {
+    write_output(file, context.terminal, [&](std::ostream& out) { out << to_json(report); });
   }
   publish(page, form.output, context.terminal);
   if (form.output.json) context.terminal.out << to_json(report);
