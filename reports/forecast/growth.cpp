@@ -120,10 +120,9 @@ double Growth::log_posterior(const Draw& draw) const {
 }
 
 std::vector<Possibility> Growth::at(const JobSize& size) const {
-  const auto ranks_of = [](const StepPoint& point) { return point.size.ranks; };
   const auto batch_of = [](const StepPoint& point) { return point.size.batch_or_one(); };
-  const double most = ranks_of(std::ranges::max(points_, {}, ranks_of));
-  const double smallest = batch_of(std::ranges::min(points_, {}, batch_of));
+  const double smallest = std::ranges::min(transformed(points_, batch_of));
+  const auto most = static_cast<double>(points_.back().size.ranks);
   const double doublings = std::max(0.0, std::log2(static_cast<double>(size.ranks) / most)) +
                            std::max(0.0, std::log2(smallest / size.batch_or_one()));
   const double farther = std::sqrt(1 + doublings * doublings);
