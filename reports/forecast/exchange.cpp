@@ -76,22 +76,13 @@ double least_that(const Does& does, double low, double high) {
 
 bool is_timed(const Bucket& bucket) { return bucket.bytes > 0 && bucket.seconds > 0; }
 
-const std::vector<Bucket>* buckets_of(const MeasuredSize& size) {
-  for (const SetRun* run : size.runs) {
-    const auto& found = run->run.communication;
-    if (size.per_host < 1 || !found || found->buckets.empty()) continue;
-    if (std::ranges::all_of(found->buckets, is_timed)) return &found->buckets;
-  }
-  return nullptr;
-}
-
 // What sums took by seconds of a byte and of a message, between hosts and then inside them: those
 // that fit best, relative to each sum, and are not negative.
 void fit_links(SimulatedJob& job, const std::vector<MeasuredSize>& sizes) {
   std::array<std::array<double, 4>, 4> products{};
   std::array<double, 4> right{}, fitted{};
   for (const MeasuredSize& size : sizes) {
-    if (!has_sums(size)) continue;
+    if (timed_sums(size) == nullptr) continue;
     const auto inside = static_cast<double>(std::min(size.ranks, size.per_host));
     const double hosts = static_cast<double>(size.ranks) / inside;
     for (const SetRun* run : size.runs) {
@@ -246,13 +237,20 @@ StepParts exchange_parts(SimulatedJob job, const JobSize& size) {
           without_latency - silent, full - without_latency, slowed - full};
 }
 
-bool has_sums(const MeasuredSize& size) { return buckets_of(size) != nullptr; }
+const std::vector<Bucket>* timed_sums(const MeasuredSize& size) {
+  for (const SetRun* run : size.runs) {
+    const auto& found = run->run.communication;
+    if (size.per_host < 1 || !found || found->buckets.empty()) continue;
+    if (std::ranges::all_of(found->buckets, is_timed)) return &found->buckets;
+  }
+  return nullptr;
+}
 
 ExchangeModel::ExchangeModel(const std::vector<MeasuredSize>& steps,
                              const std::vector<MeasuredSize>& all, const ForecastRequest& request,
                              int64_t per_host) {
-  const auto& timed = std::ranges::any_of(steps, has_sums) ? steps : all;
-  const MeasuredSize& size = *std::ranges::find_if(timed.rbegin(), timed.rend(), has_sums);
+  const auto& timed = std::ranges::any_of(steps, timed_sums) ? steps : all;
+  const MeasuredSize& size = *std::ranges::find_if(timed.rbegin(), timed.rend(), timed_sums);
   const MeasuredSize& fewest = steps.front();
   measured = {.compute_seconds = fewest.step_seconds() / static_cast<double>(fewest.accumulate),
               .accumulate = fewest.accumulate,
@@ -260,7 +258,7 @@ ExchangeModel::ExchangeModel(const std::vector<MeasuredSize>& steps,
               .jitter = jitter_of(steps),
               .per_host = per_host};
   fit_links(measured, timed);
-  const std::vector<Bucket>& buckets = *buckets_of(size);
+  const std::vector<Bucket>& buckets = *timed_sums(size);
   double bytes = 0;
   std::vector<double> shares;
   for (const Bucket& bucket : buckets) {
@@ -269,14 +267,18 @@ ExchangeModel::ExchangeModel(const std::vector<MeasuredSize>& steps,
   for (double& share : shares) share /= bytes;
   std::vector<double> ready;
   if (request.ready) ready = request.ready(*size.runs.front(), shares);
-  ready_is_known = !ready.empty();
-  if (!ready_is_known) {
+  if (ready.empty()) {
+    assumptions = {"gradients are ready evenly over the last two thirds of a step"};
     ready = transformed(shares, [](double share) { return (1 + 2 * share) / 3; });
+  } else {
+    assumptions = {"gradients are ready by the FLOPs of the network, two thirds of them backward"};
   }
+  assumptions.push_back("each rank has steps like those of the fewest ranks, the longest of them " +
+                        signed_percent(std::ranges::max(measured.jitter) - 1, 1));
   for (size_t i = 0; i < buckets.size(); ++i) {
     measured.buckets.push_back({static_cast<double>(buckets[i].bytes), ready[i]});
   }
-  if (const MeasuredSize& most = steps.back(); has_sums(most)) {
+  if (const MeasuredSize& most = steps.back(); timed_sums(most) != nullptr) {
     SimulatedJob job = measured;
     job.per_host = most.per_host;
     const auto is_so_long = [&](double slowing) {
@@ -286,6 +288,9 @@ ExchangeModel::ExchangeModel(const std::vector<MeasuredSize>& steps,
     // None where that is not within the bounds.
     if (!is_so_long(0) && is_so_long(most_slowing)) {
       measured.slowing = least_that(is_so_long, 0, most_slowing);
+      assumptions.push_back("half of the possibilities hold that computation takes " +
+                            percent(measured.slowing) +
+                            " longer beside a sum, which is what steps of several ranks take more");
     }
   }
   asked = measured;
@@ -304,7 +309,7 @@ std::pair<Maybe<double>, Maybe<double>> ExchangeModel::enough(int64_t ranks, dou
     SimulatedJob job = asked;
     job.slowing = 0;
     const auto does = [&](double logarithm) {
-      set(crosses_hosts(ranks) ? job.between : job.inside, std::exp(logarithm));
+      set(job.crosses_hosts(ranks) ? job.between : job.inside, std::exp(logarithm));
       return simulated(job, ranks) - compute <= seconds;
     };
     const double high = std::log(most);
@@ -315,21 +320,6 @@ std::pair<Maybe<double>, Maybe<double>> ExchangeModel::enough(int64_t ranks, dou
       least(1e9, [](Link& link, double per_second) { link.latency_seconds = 1 / per_second; });
   if (messages) *messages.value = 1 / *messages;
   return {least(1e15, [](Link& link, double bits) { link.bytes_per_second = bits / 8; }), messages};
-}
-
-std::vector<std::string> ExchangeModel::assumptions() const {
-  std::vector<std::string> texts = {
-      ready_is_known
-          ? "gradients are ready by the FLOPs of the network, two thirds of them backward"
-          : "gradients are ready evenly over the last two thirds of a step",
-      "each rank has steps like those of the fewest ranks, the longest of them " +
-          signed_percent(std::ranges::max(measured.jitter) - 1, 1)};
-  if (measured.slowing > 0) {
-    texts.push_back("half of the possibilities hold that computation takes " +
-                    percent(measured.slowing) +
-                    " longer beside a sum, which is what steps of several ranks take more");
-  }
-  return texts;
 }
 
 }  // namespace nearmetal

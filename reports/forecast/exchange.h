@@ -31,6 +31,8 @@ struct SimulatedJob {
   Link inside{}, between{};
   int64_t per_host = 1;
   double slowing = 0;  // of computation beside a sum: 0.1 takes 10 % longer
+
+  bool crosses_hosts(int64_t ranks) const { return ranks > per_host; }
 };
 
 /// Sums inside hosts, where each rank has an equal part in the end, and of these parts between
@@ -56,14 +58,14 @@ struct MeasuredSize : JobSize {
   double step_seconds() const { return samples() * static_cast<double>(ranks) / throughput; }
 };
 
-/// Whether a run of the size tells how long its sums take.
-bool has_sums(const MeasuredSize& size);
+/// The sums of a run that tells how long each takes; null where no run of the size does.
+const std::vector<Bucket>* timed_sums(const MeasuredSize& size);
 
 /// Steps of several ranks by the measured times of their sums. In both jobs computation is slower
 /// beside sums so that steps of the largest measured size take as long as they did.
 struct ExchangeModel {
   SimulatedJob measured, asked;
-  bool ready_is_known = false;
+  std::vector<std::string> assumptions;  // for readers
 
   /// Steps are those of `steps`; links are fitted to their sums, or where they have none, to those
   /// of `all`, which took place with nothing else going on. `per_host`: ranks. Throws
@@ -71,11 +73,9 @@ struct ExchangeModel {
   ExchangeModel(const std::vector<MeasuredSize>& steps, const std::vector<MeasuredSize>& all,
                 const ForecastRequest& request, int64_t per_host);
 
-  bool crosses_hosts(int64_t ranks) const { return ranks > asked.per_host; }
   /// From which bits per second and which latency on a step that is asked for takes at most this
   /// beyond computation, the rest of the network being as it is. Unknown where no network does.
   std::pair<Maybe<double>, Maybe<double>> enough(int64_t ranks, double seconds) const;
-  std::vector<std::string> assumptions() const;
 };
 
 }  // namespace nearmetal

@@ -34,7 +34,8 @@ constexpr std::array term_names = {
     "latency of sums", "computation beside sums"};
 
 using Work = std::map<std::string, std::string>;
-using SizesByWork = std::map<Work, std::vector<MeasuredSize>>;
+using Sizes = std::vector<MeasuredSize>;  // by ranks
+using SizesByWork = std::map<Work, Sizes>;
 
 double number_of(const SetRun& run, const char* field) {
   return std::strtod(key_value(run, field).c_str(), nullptr);
@@ -79,30 +80,32 @@ Work work_of_run(const SetRun& run, bool any_batch) {
   return work;
 }
 
-int64_t numbers_of_ranks(const std::vector<MeasuredSize>& sizes) {
+std::set<int64_t> numbers_of_ranks(const Sizes& sizes) {
   const std::vector<int64_t> ranks = transformed(sizes, &MeasuredSize::ranks);
-  return std::ssize(std::set(ranks.begin(), ranks.end()));
+  return {ranks.begin(), ranks.end()};
 }
 
 // Those of two numbers of ranks or more, of one batch or of any, and of one system or of any.
-SizesByWork groups_of(const std::vector<MeasuredSize>& sizes, bool any_batch, bool any_system) {
+SizesByWork groups_of(const Sizes& sizes, bool any_batch, bool any_system) {
   SizesByWork groups;
   for (const MeasuredSize& size : sizes) {
     Work work = work_of_run(*size.runs.front(), any_batch);
     if (any_system) work.erase("system");
     groups[work].push_back(size);
   }
-  std::erase_if(groups, [](const auto& group) { return numbers_of_ranks(group.second) < 2; });
+  std::erase_if(groups,
+                [](const auto& group) { return numbers_of_ranks(group.second).size() < 2; });
   return groups;
 }
 
-int64_t most_numbers_of_ranks(const SizesByWork& groups) {
-  int64_t most = 0;
-  for (const auto& [work, sizes] : groups) most = std::max(most, numbers_of_ranks(sizes));
+size_t most_numbers_of_ranks(const SizesByWork& groups) {
+  size_t most = 0;
+  for (const auto& [work, sizes] : groups) most = std::max(most, numbers_of_ranks(sizes).size());
   return most;
 }
 
-double deviation_of(const std::vector<MeasuredSize>& sizes) {
+// Of runs of an arm, relative.
+double deviation_of(const Sizes& sizes) {
   double squares = 0, freedom = 0;
   for (const MeasuredSize& size : sizes) {
     if (size.runs.size() < 2) continue;
@@ -115,7 +118,7 @@ double deviation_of(const std::vector<MeasuredSize>& sizes) {
   return freedom > 0 ? std::max(least_deviation, std::sqrt(squares / freedom)) : usual_deviation;
 }
 
-std::string sizes_text(const std::vector<MeasuredSize>& sizes) {
+std::string sizes_text(const Sizes& sizes) {
   const auto text = [](const MeasuredSize& size) {
     return size.arm + " (" + counted(size.ranks, "rank") +
            (size.batch > 0 ? ", batch " + shortest(size.batch, 10) : "") + ")";
@@ -123,8 +126,8 @@ std::string sizes_text(const std::vector<MeasuredSize>& sizes) {
   return sizes.empty() ? "none" : shortened(joined(transformed(sizes, text)));
 }
 
-std::vector<MeasuredSize> all_sizes(const RunSet& set) {
-  std::vector<MeasuredSize> sizes;
+Sizes all_sizes(const RunSet& set) {
+  Sizes sizes;
   for (const RunArm& arm : set.arms) {
     std::map<std::pair<int64_t, Work>, SomeRuns> alike;  // in one arm where a user named it
     for (const SetRun& run : arm.runs) {
@@ -136,19 +139,12 @@ std::vector<MeasuredSize> all_sizes(const RunSet& set) {
   return sizes;
 }
 
-// What a forecast may rest on.
-struct MeasuredSizes {
-  std::vector<MeasuredSize> sizes;  // by ranks
-  bool same_batch = true;
-  double deviation = 0;  // of runs of an arm, relative
-};
-
-// Refuses where less than two numbers of ranks did the same work, with this batch if one is given,
-// or where several works have such sizes. Jobs that share a device, pipelines and ranks that train
-// for themselves are left out.
-MeasuredSizes measured_sizes(const RunSet& set, const std::optional<int64_t>& batch) {
-  const std::vector<MeasuredSize> all = all_sizes(set);
-  std::vector<MeasuredSize> of_batch = all;
+// What a forecast may rest on. Refuses where less than two numbers of ranks did the same work, with
+// this batch if one is given, or where several works have such sizes. Jobs that share a device,
+// pipelines and ranks that train for themselves are left out.
+Sizes measured_sizes(const RunSet& set, const std::optional<int64_t>& batch) {
+  const Sizes all = all_sizes(set);
+  Sizes of_batch = all;
   std::erase_if(of_batch, [&](const MeasuredSize& size) {
     return batch && size.batch != static_cast<double>(*batch);
   });
@@ -171,14 +167,16 @@ MeasuredSizes measured_sizes(const RunSet& set, const std::optional<int64_t>& ba
                          "--batch: " +
                              joined(transformed(groups, text), " | "));
   }
-  MeasuredSizes found{.sizes = std::move(groups.begin()->second)};
-  const bool tells_batch = std::ranges::count(found.sizes, 0, &MeasuredSize::batch) == 0;
-  for (MeasuredSize& size : found.sizes) size.batch *= tells_batch ? 1 : 0;
-  found.same_batch = std::ranges::all_of(found.sizes, [&](const MeasuredSize& size) {
-    return size.batch == found.sizes[0].batch && size.accumulate == found.sizes[0].accumulate;
-  });
-  found.deviation = deviation_of(found.sizes);
+  Sizes found = std::move(groups.begin()->second);
+  const bool tells_batch = std::ranges::count(found, 0, &MeasuredSize::batch) == 0;
+  for (MeasuredSize& size : found) size.batch *= tells_batch ? 1 : 0;
   return found;
+}
+
+bool have_one_batch(const Sizes& sizes) {
+  return std::ranges::all_of(sizes, [&](const MeasuredSize& size) {
+    return size.batch == sizes[0].batch && size.accumulate == sizes[0].accumulate;
+  });
 }
 
 ForecastValue value_of(const std::vector<double>& possibilities, const std::vector<double>& runs) {
@@ -194,188 +192,177 @@ struct Outcome {
   ForecastValue rate() const { return value_of(rates, runs); }
 };
 
-int64_t most_per_host(const std::vector<MeasuredSize>& sizes) {
+int64_t most_per_host(const Sizes& sizes) {
   return std::ranges::max(sizes, {}, &MeasuredSize::per_host).per_host;
 }
 
 // A forecast by `steps`; of `all` sizes there are more where some are held out.
 class Forecaster {
  public:
-  Forecaster(const MeasuredSizes& all, std::vector<MeasuredSize> steps,
-             const ForecastRequest& request);
+  Forecaster(const Sizes& all, Sizes steps, const ForecastRequest& request)
+      : steps_(std::move(steps)),
+        request_(request),
+        per_host_(request.per_host.value_or(most_per_host(all))) {
+    const bool same_batch = have_one_batch(all);
+    if (same_batch && std::ranges::any_of(all, timed_sums)) {
+      exchange_.emplace(steps_, all, request, most_per_host(all));
+    }
+    // Published results do not tell where a host ends: at one of the measured sizes, perhaps, but
+    // not at the largest.
+    std::set<int64_t> ends = {per_host_};
+    if (per_host_ == 0) {
+      ends = numbers_of_ranks(steps_);
+      if (ends.size() > 1) ends.erase(steps_.back().ranks);
+    }
+    std::vector<Hypothesis> hypotheses;
+    for (const int64_t per_host : ends) {
+      for (const bool slows : {false, true}) {
+        if (slows && (exchange_ ? exchange_->measured.slowing == 0 : same_batch)) continue;
+        Hypothesis& hypothesis = hypotheses.emplace_back(Hypothesis{per_host, slows, !same_batch});
+        if (!exchange_) continue;
+        for (const MeasuredSize& size : steps_) {
+          StepParts parts = exchange_parts(exchange_->measured, size);
+          if (!slows) parts.back() = 0;
+          hypothesis.known_seconds.push_back(total_seconds(parts));
+        }
+      }
+    }
+    const auto point_of = [](const MeasuredSize& size) {
+      return StepPoint{size, size.step_seconds()};
+    };
+    growth_.emplace(transformed(steps_, point_of), std::move(hypotheses), deviation_of(all),
+                    exchange_ ? usual_rest : usual_cost);
+  }
 
-  JobSize asked(int64_t ranks) const;
-  Outcome at(const JobSize& size) const;
-  ForecastPoint point(int64_t ranks) const;
+  JobSize asked(int64_t ranks) const {
+    const MeasuredSize& largest = steps_.back();
+    const auto batch = request_.batch ? static_cast<double>(*request_.batch) : largest.batch;
+    return {ranks, per_host_, batch, request_.accumulate.value_or(largest.accumulate)};
+  }
+
+  Outcome at(const JobSize& size) const {
+    std::vector<StepParts> exchanges;  // by the share of the network that sums reach
+    for (const double reached : reached_shares) {
+      const bool matters =
+          exchange_ && request_.network && exchange_->asked.crosses_hosts(size.ranks);
+      if (reached < 1 && !matters) break;
+      StepParts& parts = exchanges.emplace_back();
+      if (!exchange_) break;
+      SimulatedJob job = exchange_->asked;
+      job.between.bytes_per_second *= reached;
+      parts = exchange_parts(std::move(job), size);
+    }
+    const std::vector<Possibility> possibilities = growth_->at(size);
+    Outcome answer;
+    std::vector<std::array<double, term_names.size()>> terms;
+    for (const auto& [slows, noise, seconds] : possibilities) {
+      StepParts parts = exchanges[terms.size() / 2 % exchanges.size()];
+      if (!slows) parts.back() = 0;
+      auto& all = terms.emplace_back();
+      std::ranges::copy(parts, std::ranges::copy(seconds, all.begin()).out);
+      answer.rates.push_back(size.samples() * static_cast<double>(size.ranks) / total_seconds(all));
+      answer.runs.push_back(answer.rates.back() / noise);
+    }
+    // Not the mean of all, as a few possibilities may take many times as long.
+    const double low = quantile(answer.rates, 0.4), high = quantile(answer.rates, 0.6);
+    double count = 0;
+    for (size_t i = 0; i < terms.size(); ++i) {
+      if (answer.rates[i] < low || answer.rates[i] > high) continue;
+      ++count;
+      for (size_t k = 0; k < terms[i].size(); ++k) answer.terms[k] += terms[i][k];
+    }
+    for (double& term : answer.terms) term /= count;
+    return answer;
+  }
+
+  ForecastPoint point(int64_t ranks) const {
+    if (!can_reach(ranks)) {
+      throw std::invalid_argument(
+          "--gpus " + std::to_string(ranks) + " needs several hosts of " +
+          std::to_string(per_host_) +
+          ", between which nothing was summed: give --network, such as 400G,3us" +
+          (request_.per_host ? "" : ", or --per-host where one host has more"));
+    }
+    const JobSize size = asked(ranks);
+    const Outcome answer = at(size);
+    const MeasuredSize& fewest = steps_.front();
+    const double of_fewest = fewest.throughput / static_cast<double>(fewest.ranks);
+    ForecastPoint point{.ranks = ranks,
+                        .accumulate = size.accumulate,
+                        .sample = fewest.runs.front()->run.sample,
+                        .rate = answer.rate()};
+    if (per_host_ > 0) point.hosts = (ranks + per_host_ - 1) / per_host_;
+    if (size.batch > 0) point.batch = size.batch;
+    point.efficiency = point.rate.median / static_cast<double>(ranks) / of_fewest;
+    double largest = 0;
+    for (size_t k = 0; k < term_names.size(); ++k) {
+      if (answer.terms[k] != 0) point.terms.push_back({term_names[k], answer.terms[k]});
+      if (k == 0 || answer.terms[k] <= largest) continue;
+      largest = answer.terms[k];
+      point.dominant = term_names[k];
+    }
+    point.enough_bits_per_second = point.enough_latency_seconds =
+        Unknown{"throughput alone tells of no network"};
+    if (!exchange_ || ranks == 1) return point;
+    // What the sums may take beside all else.
+    double left = size.samples() / (enough_efficiency * of_fewest);
+    for (size_t k = 0; k < StepParts().size(); ++k) left -= answer.terms[k];
+    std::tie(point.enough_bits_per_second, point.enough_latency_seconds) =
+        exchange_->enough(ranks, left);
+    return point;
+  }
+
   bool can_reach(int64_t ranks) const {
-    return !exchange_ || !exchange_->crosses_hosts(ranks) ||
+    return !exchange_ || !exchange_->asked.crosses_hosts(ranks) ||
            exchange_->asked.between.bytes_per_second > 0;
   }
   bool has_exchange() const { return exchange_.has_value(); }
-  std::vector<std::string> assumptions() const;
+  std::vector<std::string> assumptions() const {
+    std::vector<std::string> texts = {"a run is " + percent(growth_->deviation(), 2) +
+                                      " off (standard deviation), by the spread of runs, or 1 % "
+                                      "where there is one of each, or as no law fits better"};
+    if (exchange_) {
+      append(texts, exchange_->assumptions);
+    } else {
+      texts.emplace_back(
+          "throughput alone is known, not what sums take: the cost of several ranks follows laws "
+          "between being there once ranks exchange and growing with each (as bytes of a ring, by "
+          "rounds of a tree), each by how well it fits, so that the band is wide");
+    }
+    return texts;
+  }
 
  private:
-  std::vector<MeasuredSize> steps_;
+  Sizes steps_;
   ForecastRequest request_;
   int64_t per_host_ = 0;  // 0: not told
   std::optional<ExchangeModel> exchange_;
   std::optional<Growth> growth_;
 };
 
-Forecaster::Forecaster(const MeasuredSizes& all, std::vector<MeasuredSize> steps,
-                       const ForecastRequest& request)
-    : steps_(std::move(steps)),
-      request_(request),
-      per_host_(request.per_host.value_or(most_per_host(all.sizes))) {
-  if (all.same_batch && std::ranges::any_of(all.sizes, has_sums)) {
-    exchange_.emplace(steps_, all.sizes, request, most_per_host(all.sizes));
-  }
-  // Published results do not tell where a host ends: at one of the measured sizes, perhaps, but not
-  // at the largest.
-  std::set<int64_t> ends = {per_host_};
-  if (per_host_ == 0) {
-    const std::vector<int64_t> ranks = transformed(steps_, &MeasuredSize::ranks);
-    ends = {ranks.begin(), ranks.end()};
-    if (ends.size() > 1) ends.erase(ranks.back());
-  }
-  std::vector<Hypothesis> hypotheses;
-  for (const int64_t per_host : ends) {
-    for (const bool slows : {false, true}) {
-      if (slows && (exchange_ ? exchange_->measured.slowing == 0 : all.same_batch)) continue;
-      Hypothesis& hypothesis =
-          hypotheses.emplace_back(Hypothesis{per_host, slows, !all.same_batch});
-      for (const MeasuredSize& size : steps_) {
-        if (!exchange_) break;
-        StepParts parts = exchange_parts(exchange_->measured, size);
-        if (!slows) parts.back() = 0;
-        hypothesis.known_seconds.push_back(total_seconds(parts));
-      }
-    }
-  }
-  std::vector<StepPoint> points;
-  for (const MeasuredSize& size : steps_) points.push_back({size, size.step_seconds()});
-  growth_.emplace(std::move(points), std::move(hypotheses), all.deviation,
-                  exchange_ ? usual_rest : usual_cost);
-}
-
-JobSize Forecaster::asked(int64_t ranks) const {
-  const MeasuredSize& largest = steps_.back();
-  const auto batch = request_.batch ? static_cast<double>(*request_.batch) : largest.batch;
-  return {ranks, per_host_, batch, request_.accumulate.value_or(largest.accumulate)};
-}
-
-Outcome Forecaster::at(const JobSize& size) const {
-  std::vector<StepParts> exchanges;  // by the share of the network that sums reach
-  for (const double reached : reached_shares) {
-    const bool matters = exchange_ && request_.network && exchange_->crosses_hosts(size.ranks);
-    if (reached < 1 && !matters) break;
-    StepParts& parts = exchanges.emplace_back();
-    if (!exchange_) break;
-    SimulatedJob job = exchange_->asked;
-    job.between.bytes_per_second *= reached;
-    parts = exchange_parts(std::move(job), size);
-  }
-  const std::vector<Possibility> possibilities = growth_->at(size);
-  Outcome answer;
-  std::vector<std::array<double, term_names.size()>> terms;
-  for (const auto& [slows, noise, seconds] : possibilities) {
-    StepParts parts = exchanges[terms.size() / 2 % exchanges.size()];
-    if (!slows) parts.back() = 0;
-    auto& all = terms.emplace_back();
-    std::ranges::copy(parts, std::ranges::copy(seconds, all.begin()).out);
-    answer.rates.push_back(size.samples() * static_cast<double>(size.ranks) / total_seconds(all));
-    answer.runs.push_back(answer.rates.back() / noise);
-  }
-  // Not the mean of all, as a few possibilities may take many times as long.
-  const double low = quantile(answer.rates, 0.4), high = quantile(answer.rates, 0.6);
-  double count = 0;
-  for (size_t i = 0; i < terms.size(); ++i) {
-    if (answer.rates[i] < low || answer.rates[i] > high) continue;
-    ++count;
-    for (size_t k = 0; k < terms[i].size(); ++k) answer.terms[k] += terms[i][k];
-  }
-  for (double& term : answer.terms) term /= count;
-  return answer;
-}
-
-ForecastPoint Forecaster::point(int64_t ranks) const {
-  if (!can_reach(ranks)) {
-    throw std::invalid_argument(
-        "--gpus " + std::to_string(ranks) + " needs several hosts of " + std::to_string(per_host_) +
-        ", between which nothing was summed: give --network, such as 400G,3us" +
-        (request_.per_host ? "" : ", or --per-host where one host has more"));
-  }
-  const JobSize size = asked(ranks);
-  const Outcome answer = at(size);
-  const MeasuredSize& fewest = steps_.front();
-  const double of_fewest = fewest.throughput / static_cast<double>(fewest.ranks);
-  ForecastPoint point{.ranks = ranks,
-                      .accumulate = size.accumulate,
-                      .sample = fewest.runs.front()->run.sample,
-                      .rate = answer.rate()};
-  if (per_host_ > 0) point.hosts = (ranks + per_host_ - 1) / per_host_;
-  if (size.batch > 0) point.batch = size.batch;
-  point.efficiency = point.rate.median / static_cast<double>(ranks) / of_fewest;
-  double largest = 0;
-  for (size_t k = 0; k < term_names.size(); ++k) {
-    if (answer.terms[k] != 0) point.terms.push_back({term_names[k], answer.terms[k]});
-    if (k == 0 || answer.terms[k] <= largest) continue;
-    largest = answer.terms[k];
-    point.dominant = term_names[k];
-  }
-  point.enough_bits_per_second = point.enough_latency_seconds =
-      Unknown{"throughput alone tells of no network"};
-  if (!exchange_ || ranks == 1) return point;
-  // What the sums may take beside all else.
-  double left = size.samples() / (enough_efficiency * of_fewest);
-  for (size_t k = 0; k < StepParts().size(); ++k) left -= answer.terms[k];
-  std::tie(point.enough_bits_per_second, point.enough_latency_seconds) =
-      exchange_->enough(ranks, left);
-  return point;
-}
-
-std::vector<std::string> Forecaster::assumptions() const {
-  std::vector<std::string> texts = {"a run is " + percent(growth_->deviation(), 2) +
-                                    " off (standard deviation), by the spread of runs, or 1 % "
-                                    "where there is one of each, or as no law fits better"};
-  if (exchange_) {
-    append(texts, exchange_->assumptions());
-  } else {
-    texts.emplace_back(
-        "throughput alone is known, not what sums take: the cost of several ranks follows laws "
-        "between being there once ranks exchange and growing with each (as bytes of a ring, by "
-        "rounds of a tree), each by how well it fits, so that the band is wide");
-  }
-  return texts;
-}
-
-std::vector<HoldOut> held_out(const MeasuredSizes& found, const ForecastRequest& request) {
-  std::vector<MeasuredSize> steps = found.sizes;
-  const int64_t most = steps.back().ranks;
-  std::erase_if(steps, [&](const MeasuredSize& size) { return size.ranks == most; });
-  const bool tells_hosts = most_per_host(found.sizes) > 0;
-  const auto per_host = tells_hosts ? std::nullopt : request.per_host;
-  const Forecaster forecaster(found, steps, {.per_host = per_host, .ready = request.ready});
-  std::vector<HoldOut> hold_outs;
-  for (const MeasuredSize& size : found.sizes) {
-    if (size.ranks < most) continue;
-    hold_outs.push_back({size.arm, size.ranks, size.throughput, forecaster.at(size).rate()});
-  }
-  return hold_outs;
+// Those of the most ranks, by those of fewer.
+std::vector<HoldOut> held_out(const Sizes& found, const ForecastRequest& request) {
+  const auto held = std::ranges::equal_range(found, found.back().ranks, {}, &MeasuredSize::ranks);
+  const auto per_host = most_per_host(found) > 0 ? std::nullopt : request.per_host;
+  const Forecaster forecaster(found, {found.begin(), held.begin()},
+                              {.per_host = per_host, .ready = request.ready});
+  return transformed(held, [&](const MeasuredSize& size) {
+    return HoldOut{size.arm, size.ranks, size.throughput, forecaster.at(size).rate()};
+  });
 }
 
 // What is asked and throughput alone, or this batch alone, cannot answer.
-void check_request(const MeasuredSizes& found, const ForecastRequest& request, bool has_exchange) {
+void check_request(const Sizes& found, const ForecastRequest& request, bool has_exchange) {
   const auto refuse = [](const std::string& why) { throw std::invalid_argument(why); };
   const std::string no_sums = " needs the times of sums, and these results have throughput alone";
   if (!has_exchange && request.network) refuse("--network" + no_sums);
   if (!has_exchange && request.gradient_type) refuse("--gradient-type" + no_sums);
-  const SetRun& run = *found.sizes.front().runs.front();
+  const SetRun& run = *found.front().runs.front();
   if (request.accumulate && is_imported(run) && key_value(run, "accumulate").empty()) {
     refuse("--accumulate: these results do not tell how many micro-batches their steps have");
   }
-  const double batch = found.sizes.back().batch;
-  const bool is_free = !request.batch || (!found.same_batch && batch > 0);
+  const double batch = found.back().batch;
+  const bool is_free = !request.batch || (!have_one_batch(found) && batch > 0);
   if (is_free || batch == static_cast<double>(*request.batch)) return;
   refuse("--batch " + std::to_string(*request.batch) +
          (batch > 0 ? ": all sizes have batch " + shortest(batch, 10)
@@ -402,8 +389,8 @@ Forecast forecast_of(const std::vector<RunSet>& sides, const ForecastRequest& re
   std::vector<Forecaster> forecasters;
   for (const RunSet& set : sides) {
     const std::string side = sides.size() < 2 ? "" : forecasters.empty() ? "bare metal" : "VM";
-    const MeasuredSizes found = measured_sizes(set, request.batch);
-    const Forecaster& forecaster = forecasters.emplace_back(found, found.sizes, request);
+    const Sizes found = measured_sizes(set, request.batch);
+    const Forecaster& forecaster = forecasters.emplace_back(found, found, request);
     check_request(found, request, forecaster.has_exchange());
     for (const int64_t ranks : request.ranks) {
       Arm& arm = report.arms.emplace_back();
@@ -414,11 +401,11 @@ Forecast forecast_of(const std::vector<RunSet>& sides, const ForecastRequest& re
     }
     ForecastBasis& basis = report.forecasts.emplace_back();
     basis.side = side;
-    for (const MeasuredSize& size : found.sizes) add_new(basis.arms, size.arm);
+    for (const MeasuredSize& size : found) add_new(basis.arms, size.arm);
     basis.has_exchange = forecaster.has_exchange();
     basis.assumptions = forecaster.assumptions();
     basis.hold_outs = held_out(found, request);
-    basis.work = work_of_run(*found.sizes.front().runs.front(), !found.same_batch);
+    basis.work = work_of_run(*found.front().runs.front(), !have_one_batch(found));
     if (request.accumulate) basis.work["accumulate"] = std::to_string(*request.accumulate);
     if (request.accumulate == 1) basis.work.erase("accumulate");  // which keys leave out
   }
