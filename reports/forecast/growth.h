@@ -51,11 +51,9 @@ struct Possibility {
 
 /// Step time = samples x a + accumulate x b + known + c x g(ranks of a host) + d x g(hosts), where
 /// g(n) = (n^p - 1) / (2^p - 1): what is there once ranks exchange (p far below 0), what a ring
-/// carries (-1), rounds of a tree (0), n - 1 (1). A priori p is normal, around a ring; b, c and d
-/// are not negative and about the usual share of a micro-batch, by Student's t, so that points can
-/// show more. Points are off by a relative deviation, that of runs, or more where no law fits so
-/// well; forecasts by as much again for each doubling of ranks, or halving of the batch, beyond
-/// what was measured. Always draws the same possibilities from the posterior.
+/// carries (-1), rounds of a tree (0), n - 1 (1). b, c and d are not negative. docs/forecast.md
+/// says what is held of them before there are points, and how far points and forecasts are off.
+/// Always draws the same possibilities from the posterior.
 class Growth {
  public:
   /// Of points by ranks. Throws std::invalid_argument without any.
