@@ -2,7 +2,6 @@
 #include <cstdlib>
 #include <stdexcept>
 
-#include "base/text_table.h"
 #include "bench/cli/output.h"
 #include "bench/cli/process.h"
 #include "bench/commands/compare.h"
@@ -152,7 +151,6 @@ ExitCode run_predict(const PredictForm& form, const Context& context) {
   const std::vector<RunSet> sets = read_sides(sides, true);
   for (const RunSet& set : sets) remark_foreign(set, context.terminal);
   Forecast forecast = forecast_of(sets, request);
-  const Page page = forecast_page(forecast);
   Report& report = forecast.report;
   report.tool = build_info();
   report.invocation.argv = context.argv;
@@ -160,7 +158,7 @@ ExitCode run_predict(const PredictForm& form, const Context& context) {
   if (file.path) {
     write_output(file, context.terminal, [&](std::ostream& out) { out << to_json(report); });
   }
-  publish(page, form.output, context.terminal);
+  publish(forecast_page(forecast), form.output, context.terminal);
   if (form.output.json) context.terminal.out << to_json(report);
   return ExitCode::ok;
 }

@@ -78,7 +78,7 @@ bool is_timed(const Bucket& bucket) { return bucket.bytes > 0 && bucket.seconds 
 
 // What sums took by seconds of a byte and of a message, between hosts and then inside them: those
 // that fit best, relative to each sum, and are not negative.
-void fit_links(SimulatedJob& job, const std::vector<MeasuredSize>& sizes) {
+void fit_links(SimulatedJob& job, const MeasuredSizes& sizes) {
   std::array<std::array<double, 4>, 4> products{};
   std::array<double, 4> right{}, fitted{};
   for (const MeasuredSize& size : sizes) {
@@ -125,7 +125,7 @@ std::vector<double> as_factors_of_mean(std::vector<double> values) {
 }
 
 // Steps of the fewest ranks without their drift, as factors of their mean.
-std::vector<double> jitter_of(const std::vector<MeasuredSize>& sizes) {
+std::vector<double> jitter_of(const MeasuredSizes& sizes) {
   constexpr size_t enough = 5000;
   std::vector<double> jitter;
   for (const SetRun* run : sizes.front().runs) {
@@ -144,7 +144,7 @@ std::vector<double> jitter_of(const std::vector<MeasuredSize>& sizes) {
 }
 
 // What ranks of a job computed, which is what they did not wait, as factors of their mean.
-std::vector<double> speeds_of(const std::vector<MeasuredSize>& sizes) {
+std::vector<double> speeds_of(const MeasuredSizes& sizes) {
   std::vector<double> speeds;
   for (const MeasuredSize& size : sizes) {
     for (const SetRun* run : size.runs) {
@@ -246,9 +246,8 @@ const std::vector<Bucket>* timed_sums(const MeasuredSize& size) {
   return nullptr;
 }
 
-ExchangeModel::ExchangeModel(const std::vector<MeasuredSize>& steps,
-                             const std::vector<MeasuredSize>& all, const ForecastRequest& request,
-                             int64_t per_host) {
+ExchangeModel::ExchangeModel(const MeasuredSizes& steps, const MeasuredSizes& all,
+                             const ForecastRequest& request, int64_t per_host) {
   const auto& timed = std::ranges::any_of(steps, timed_sums) ? steps : all;
   const MeasuredSize& size = *std::ranges::find_if(timed.rbegin(), timed.rend(), timed_sums);
   const MeasuredSize& fewest = steps.front();

@@ -58,6 +58,8 @@ struct MeasuredSize : JobSize {
   double step_seconds() const { return samples() * static_cast<double>(ranks) / throughput; }
 };
 
+using MeasuredSizes = std::vector<MeasuredSize>;  // by ranks
+
 /// The sums of a run that tells how long each takes; null where no run of the size does.
 const std::vector<Bucket>* timed_sums(const MeasuredSize& size);
 
@@ -70,7 +72,7 @@ struct ExchangeModel {
   /// Steps are those of `steps`; links are fitted to their sums, or where they have none, to those
   /// of `all`, which took place with nothing else going on. `per_host`: ranks. Throws
   /// std::invalid_argument where --gradient-type cannot be answered.
-  ExchangeModel(const std::vector<MeasuredSize>& steps, const std::vector<MeasuredSize>& all,
+  ExchangeModel(const MeasuredSizes& steps, const MeasuredSizes& all,
                 const ForecastRequest& request, int64_t per_host);
 
   /// From which bits per second and which latency on a step that is asked for takes at most this

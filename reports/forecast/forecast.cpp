@@ -34,8 +34,7 @@ constexpr std::array term_names = {
     "latency of sums", "computation beside sums"};
 
 using Work = std::map<std::string, std::string>;
-using Sizes = std::vector<MeasuredSize>;  // by ranks
-using SizesByWork = std::map<Work, Sizes>;
+using SizesByWork = std::map<Work, MeasuredSizes>;
 
 double number_of(const SetRun& run, const char* field) {
   return std::strtod(key_value(run, field).c_str(), nullptr);
@@ -80,13 +79,13 @@ Work work_of_run(const SetRun& run, bool any_batch) {
   return work;
 }
 
-std::set<int64_t> numbers_of_ranks(const Sizes& sizes) {
+std::set<int64_t> numbers_of_ranks(const MeasuredSizes& sizes) {
   const std::vector<int64_t> ranks = transformed(sizes, &MeasuredSize::ranks);
   return {ranks.begin(), ranks.end()};
 }
 
 // Those of two numbers of ranks or more, of one batch or of any, and of one system or of any.
-SizesByWork groups_of(const Sizes& sizes, bool any_batch, bool any_system) {
+SizesByWork groups_of(const MeasuredSizes& sizes, bool any_batch, bool any_system) {
   SizesByWork groups;
   for (const MeasuredSize& size : sizes) {
     Work work = work_of_run(*size.runs.front(), any_batch);
@@ -105,7 +104,7 @@ size_t most_numbers_of_ranks(const SizesByWork& groups) {
 }
 
 // Of runs of an arm, relative.
-double deviation_of(const Sizes& sizes) {
+double deviation_of(const MeasuredSizes& sizes) {
   double squares = 0, freedom = 0;
   for (const MeasuredSize& size : sizes) {
     if (size.runs.size() < 2) continue;
@@ -118,7 +117,7 @@ double deviation_of(const Sizes& sizes) {
   return freedom > 0 ? std::max(least_deviation, std::sqrt(squares / freedom)) : usual_deviation;
 }
 
-std::string sizes_text(const Sizes& sizes) {
+std::string sizes_text(const MeasuredSizes& sizes) {
   const auto text = [](const MeasuredSize& size) {
     return size.arm + " (" + counted(size.ranks, "rank") +
            (size.batch > 0 ? ", batch " + shortest(size.batch, 10) : "") + ")";
@@ -126,8 +125,8 @@ std::string sizes_text(const Sizes& sizes) {
   return sizes.empty() ? "none" : shortened(joined(transformed(sizes, text)));
 }
 
-Sizes all_sizes(const RunSet& set) {
-  Sizes sizes;
+MeasuredSizes all_sizes(const RunSet& set) {
+  MeasuredSizes sizes;
   for (const RunArm& arm : set.arms) {
     std::map<std::pair<int64_t, Work>, SomeRuns> alike;  // in one arm where a user named it
     for (const SetRun& run : arm.runs) {
@@ -142,9 +141,9 @@ Sizes all_sizes(const RunSet& set) {
 // What a forecast may rest on. Refuses where less than two numbers of ranks did the same work, with
 // this batch if one is given, or where several works have such sizes. Jobs that share a device,
 // pipelines and ranks that train for themselves are left out.
-Sizes measured_sizes(const RunSet& set, const std::optional<int64_t>& batch) {
-  const Sizes all = all_sizes(set);
-  Sizes of_batch = all;
+MeasuredSizes measured_sizes(const RunSet& set, const std::optional<int64_t>& batch) {
+  const MeasuredSizes all = all_sizes(set);
+  MeasuredSizes of_batch = all;
   std::erase_if(of_batch, [&](const MeasuredSize& size) {
     return batch && size.batch != static_cast<double>(*batch);
   });
@@ -167,13 +166,13 @@ Sizes measured_sizes(const RunSet& set, const std::optional<int64_t>& batch) {
                          "--batch: " +
                              joined(transformed(groups, text), " | "));
   }
-  Sizes found = std::move(groups.begin()->second);
+  MeasuredSizes found = std::move(groups.begin()->second);
   const bool tells_batch = std::ranges::count(found, 0, &MeasuredSize::batch) == 0;
   for (MeasuredSize& size : found) size.batch *= tells_batch ? 1 : 0;
   return found;
 }
 
-bool have_one_batch(const Sizes& sizes) {
+bool have_one_batch(const MeasuredSizes& sizes) {
   return std::ranges::all_of(sizes, [&](const MeasuredSize& size) {
     return size.batch == sizes[0].batch && size.accumulate == sizes[0].accumulate;
   });
@@ -192,14 +191,14 @@ struct Outcome {
   ForecastValue rate() const { return value_of(rates, runs); }
 };
 
-int64_t most_per_host(const Sizes& sizes) {
+int64_t most_per_host(const MeasuredSizes& sizes) {
   return std::ranges::max(sizes, {}, &MeasuredSize::per_host).per_host;
 }
 
 // A forecast by `steps`; of `all` sizes there are more where some are held out.
 class Forecaster {
  public:
-  Forecaster(const Sizes& all, Sizes steps, const ForecastRequest& request)
+  Forecaster(const MeasuredSizes& all, MeasuredSizes steps, const ForecastRequest& request)
       : steps_(std::move(steps)),
         request_(request),
         per_host_(request.per_host.value_or(most_per_host(all))) {
@@ -333,7 +332,7 @@ class Forecaster {
   }
 
  private:
-  Sizes steps_;
+  MeasuredSizes steps_;
   ForecastRequest request_;
   int64_t per_host_ = 0;  // 0: not told
   std::optional<ExchangeModel> exchange_;
@@ -341,7 +340,7 @@ class Forecaster {
 };
 
 // Those of the most ranks, by those of fewer.
-std::vector<HoldOut> held_out(const Sizes& found, const ForecastRequest& request) {
+std::vector<HoldOut> held_out(const MeasuredSizes& found, const ForecastRequest& request) {
   const auto held = std::ranges::equal_range(found, found.back().ranks, {}, &MeasuredSize::ranks);
   const auto per_host = most_per_host(found) > 0 ? std::nullopt : request.per_host;
   const Forecaster forecaster(found, {found.begin(), held.begin()},
@@ -352,7 +351,7 @@ std::vector<HoldOut> held_out(const Sizes& found, const ForecastRequest& request
 }
 
 // What is asked and throughput alone, or this batch alone, cannot answer.
-void check_request(const Sizes& found, const ForecastRequest& request, bool has_exchange) {
+void check_request(const MeasuredSizes& found, const ForecastRequest& request, bool has_exchange) {
   const auto refuse = [](const std::string& why) { throw std::invalid_argument(why); };
   const std::string no_sums = " needs the times of sums, and these results have throughput alone";
   if (!has_exchange && request.network) refuse("--network" + no_sums);
@@ -389,7 +388,7 @@ Forecast forecast_of(const std::vector<RunSet>& sides, const ForecastRequest& re
   std::vector<Forecaster> forecasters;
   for (const RunSet& set : sides) {
     const std::string side = sides.size() < 2 ? "" : forecasters.empty() ? "bare metal" : "VM";
-    const Sizes found = measured_sizes(set, request.batch);
+    const MeasuredSizes found = measured_sizes(set, request.batch);
     const Forecaster& forecaster = forecasters.emplace_back(found, found, request);
     check_request(found, request, forecaster.has_exchange());
     for (const int64_t ranks : request.ranks) {
