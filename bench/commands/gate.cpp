@@ -23,12 +23,12 @@ Examples:
 Exit codes: 0 pass, 1 fail, 3 inconclusive or too few runs, 4 not comparable or a row is missing,
   5 a side has no complete run.)";
 
-void take_places(CompareRequest& request, const Places& places) {
+void take_base_and_new(CompareRequest& request, const Places& places) {
   for (const std::string& place : places) request.next.push_back(checked_path("BASE NEW", place));
 }
 
 // The first is the base, unless a reference is.
-void choose_sides(CompareRequest& request, const GateOptions& gate) {
+void choose_base(CompareRequest& request, const GateOptions& gate) {
   if (request.reference.asked) {
     if (gate.fail_on == FailOn::regression) return;
     throw std::invalid_argument(
@@ -112,9 +112,9 @@ ExitCode run_gate(const GateForm& form, const Context& context) {
 
 void add_gate_options(Options& options, GateForm& form) {
   CompareRequest& request = form.request;
-  OptionSpec& places =
-      options.values("BASE NEW", "...", "BASE: a baseline, report or folder; NEW: reports to judge",
-                     [&](const std::vector<std::string>& texts) { take_places(request, texts); });
+  OptionSpec& places = options.values(
+      "BASE NEW", "...", "BASE: a baseline, report or folder; NEW: reports to judge",
+      [&](const std::vector<std::string>& texts) { take_base_and_new(request, texts); });
   places.required = places.baselines = true;
   add_reference_options(options, request.reference);
   add_rule_options(options, request.options);
@@ -137,7 +137,7 @@ void add_gate_options(Options& options, GateForm& form) {
                  "while inconclusive, repeat NEW at most this many times");
   add_repeat_options(options, form.repeat);
   options.check([&form] {
-    choose_sides(form.request, form.gate);
+    choose_base(form.request, form.gate);
     if (!form.per_machine || form.reruns == 0) return;
     throw std::invalid_argument("--per-machine and --rerun: reruns are on this machine alone");
   });

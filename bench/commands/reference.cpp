@@ -49,13 +49,13 @@ std::vector<Reference> known_references(const std::string& folder) {
   return references;
 }
 
-void add_options_of_add(Options& options, ReferenceForm& form) {
+void declare_addition(Options& options, ReferenceForm& form) {
   add_references_option(options, form.folder);
   options.text("NAME", "", form.name, "name of the reference").required = true;
   options.paths("FILE", "FILE...", form.files, "Reports of its machines").required = true;
 }
 
-ExitCode run_add(const ReferenceForm& form, const Context& context) {
+ExitCode add_reports(const ReferenceForm& form, const Context& context) {
   const auto [added, there, left_out] = add_to_reference(form.folder, form.name, form.files);
   print_line(context.terminal.out,
              form.name + ": added " + counted(added, "run") +
@@ -74,11 +74,11 @@ std::map<std::string, RunArm> by_machine(const RunArm& arm) {
 
 std::string day_of(const std::string& time_stamp) { return time_stamp.substr(0, 10); }
 
-void add_options_of_list(Options& options, ReferenceForm& form) {
+void declare_list(Options& options, ReferenceForm& form) {
   add_references_option(options, form.folder);
 }
 
-ExitCode run_list(const ReferenceForm& form, const Context& context) {
+ExitCode list_references(const ReferenceForm& form, const Context& context) {
   const std::vector<Reference> references = known_references(form.folder);
   for (const Reference& reference : references) {
     print_line(context.terminal.out, reference.name + ": " + reference_works(reference));
@@ -90,7 +90,7 @@ ExitCode run_list(const ReferenceForm& form, const Context& context) {
   return ExitCode::ok;
 }
 
-void add_options_of_show(Options& options, ReferenceForm& form) {
+void declare_view(Options& options, ReferenceForm& form) {
   add_references_option(options, form.folder);
   options.text("NAME", "", form.name, "name of the reference").required = true;
 }
@@ -132,7 +132,7 @@ void print_work(std::ostream& out, const RunArm& arm, const CompareOptions& opti
                       " are expected of machines of one kind");
 }
 
-ExitCode run_show(const ReferenceForm& form, const Context& context) {
+ExitCode show_reference(const ReferenceForm& form, const Context& context) {
   const std::vector<Reference> references = known_references(form.folder);
   const Reference& reference = reference_named(references, form.name);
   const CompareOptions options = with_reference({}, reference);
@@ -182,12 +182,12 @@ Command reference_command() {
   return make_group(
       "reference", "Keep runs of many machines, to judge others of the kind", reference_examples,
       "add, list or show",
-      {make_command("add", "Add the runs of reports", reference_examples, add_options_of_add,
-                    run_add),
-       make_command("list", "List all references and their work", reference_examples,
-                    add_options_of_list, run_list),
+      {make_command("add", "Add the runs of reports", reference_examples, declare_addition,
+                    add_reports),
+       make_command("list", "List all references and their work", reference_examples, declare_list,
+                    list_references),
        make_command("show", "Show the machines of a reference, each against the others",
-                    reference_examples, add_options_of_show, run_show)});
+                    reference_examples, declare_view, show_reference)});
 }
 
 }  // namespace nearmetal

@@ -105,10 +105,10 @@ void fields(json::Archive& field, StoredReference& file) {
   field("works", file.works);
 }
 
-constexpr size_t hash_digits = 12;
+constexpr size_t machine_digits = 12;
 constexpr size_t day_digits = 10;  // of 2026-01-31T...
 
-std::string hash_of(const std::string& text) { return sha256(text).substr(0, hash_digits); }
+std::string hash_of(const std::string& text) { return sha256(text).substr(0, machine_digits); }
 
 fs::path file_of(const fs::path& folder, const std::string& name) {
   return folder / (name + ".json");
