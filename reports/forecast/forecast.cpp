@@ -341,11 +341,11 @@ class Forecaster {
 
 // Those of the most ranks, by those of fewer.
 std::vector<HoldOut> held_out(const MeasuredSizes& found, const ForecastRequest& request) {
-  const auto held = std::ranges::equal_range(found, found.back().ranks, {}, &MeasuredSize::ranks);
+  const auto first = std::ranges::find(found, found.back().ranks, &MeasuredSize::ranks);
   const auto per_host = most_per_host(found) > 0 ? std::nullopt : request.per_host;
-  const Forecaster forecaster(found, {found.begin(), held.begin()},
+  const Forecaster forecaster(found, {found.begin(), first},
                               {.per_host = per_host, .ready = request.ready});
-  return transformed(held, [&](const MeasuredSize& size) {
+  return transformed(MeasuredSizes{first, found.end()}, [&](const MeasuredSize& size) {
     return HoldOut{size.arm, size.ranks, size.throughput, forecaster.at(size).rate()};
   });
 }
