@@ -185,8 +185,7 @@ void fields(Archive& field, Gpu& gpu) {
               "none, passthrough, vgpu, host-vgpu, host-vsga");
   field.added("vgpu_profile", gpu.vgpu_profile, "Profile of a vGPU, such as A100-40C");
   field.added("vgpu_licence", gpu.vgpu_licence, "licensed, unlicensed");
-  field.added("confidential", gpu.confidential,
-              "Confidential computing: off, on, or devtools, on with debugging; since 1.17");
+  field.added("confidential", gpu.confidential, "off, on, devtools: with debugging; since 1.17");
   field.added("vgpu_scheduler", gpu.vgpu_scheduler, "best effort, equal share or fixed share");
   field.added("link_generation", gpu.link_generation, at_least(0),
               "Generation of PCIe; idle GPUs lower it");
