@@ -219,6 +219,8 @@ class Sweep {
     if (runs_->has_run(launch.layout)) unsupported.reset();  // what ran before can run
     if (outcome.code != ExitCode::ok) {
       terminal_.error(name + (unsupported ? ": unsupported: " : " failed: ") + *outcome.failure);
+    } else if (entry.report.status == Status::failed) {  // by what its jobs did together
+      terminal_.error(name + ": " + status_text(entry.report.arms[0].runs[0]));
     }
     show_result(what, entry.report);
     cut_short_ = stop_ != 0 && entry.report.status != Status::complete;
@@ -241,8 +243,8 @@ class Sweep {
   }
 
   void show_result(const std::string& what, const Report& report) {
-    const std::string result = result_text(report.arms[0].runs[0]);
-    if (report.status == Status::complete) terminal_.remark(what + ": " + result);
+    const Run& run = report.arms[0].runs[0];
+    if (report.status == Status::complete) terminal_.remark(what + ": " + result_text(run));
   }
 
   bool has_file() const { return !form_.only_named_file || form_.output; }

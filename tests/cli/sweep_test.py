@@ -238,7 +238,8 @@ exec {cli.EXECUTABLE} "$@"
     def test_a_clock_before_1970_loses_no_run(self):
         subprocess.run(["cc", "-shared", "-fPIC", "-o", self.path("clock.so"),
                         self.write("clock.c", CLOCK_OF_1937)], check=True)
-        process = self.sweep("1x1x1", "2*(1x1x1)", "--repeats", "1", "--steps", "3", env={
+        # With windows that are long enough to overlap on busy CPUs.
+        process = self.sweep("1x1x1", "2*(1x1x1)", "--repeats", "1", "--steps", "40", env={
             **cli.clean_environment(), "LD_PRELOAD": self.path("clock.so"),
             "ASAN_OPTIONS": "verify_asan_link_order=0"})
         self.assertEqual(process.returncode, 0, process.err)
