@@ -167,8 +167,7 @@ sides ran with --attribute, compare also says where the difference comes from.
 
 )";
 
-// One FILE of each side, BASE NEW; or with a reference, which an option behind may ask for, NEW
-// alone.
+// BASE NEW, a FILE of each side; NEW alone with --reference, which may come after them.
 void take_places(CompareForm& form, const Places& places) {
   for (const std::string& place : places) form.places.push_back(checked_path("BASE NEW", place));
 }
@@ -200,7 +199,7 @@ void take_named(Places& places, const std::string& flag, std::string& title) {
   places = groups.front().second;
 }
 
-// The whole other side.
+// A reference takes the place of all other bases.
 void check_reference(const CompareForm& form) {
   const auto is_empty = [](const Places* places) { return places->empty(); };
   const std::array others = {&form.request.base, &form.bare, &form.vm, &form.container, &form.a};

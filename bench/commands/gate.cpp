@@ -32,7 +32,8 @@ void choose_base(CompareRequest& request, const GateOptions& gate) {
   if (request.reference.asked) {
     if (gate.fail_on == FailOn::regression) return;
     throw std::invalid_argument(
-        "--fail-on and --reference: machines of a kind are never shown to be equivalent");
+        "leave out --fail-on with --reference: it fails where a machine is slower than the others, "
+        "and machines are never shown to be equivalent");
   }
   if (request.next.size() < 2) {
     throw std::invalid_argument("gate takes BASE and one or more of NEW");

@@ -152,8 +152,7 @@ void add_reference_options(Options& options, ReferenceChoice& choice) {
                                 "' looks like a file: put --reference after the files");
   };
   options
-      .values("--reference", "[NAME]", "compare with other machines of the kind, in a reference",
-              take)
+      .values("--reference", "[NAME]", "compare with what other machines of the kind showed", take)
       .takes = OptionSpec::Takes::perhaps;
   add_references_option(options, choice.folder);
 }
@@ -169,7 +168,7 @@ Reference chosen_reference(const ReferenceChoice& choice, RunSet& next,
 CompareOptions with_reference(CompareOptions options, const Reference& reference) {
   if (options.rule.margin != DecisionRule{}.margin) {
     throw std::invalid_argument(
-        "--margin and --reference: how the machines of the reference differ is the margin");
+        "leave out --margin with --reference: how its machines differ takes that place");
   }
   options.form = ComparisonForm::reference;
   options.reference = reference.name;

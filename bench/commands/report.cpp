@@ -69,6 +69,7 @@ struct ReportFormat {
   bool means_alone = false;
   bool with_steps = false;   // whether it shows them
   bool of_own_runs = false;  // whether it cannot say that others published results
+  bool has_answer = false;   // whether it begins with the answer in sentences
 };
 
 template <void (*print)(std::ostream&, const RunSet&)>
@@ -77,11 +78,11 @@ void without_charts(std::ostream& out, const GroupedRuns& runs, const ChartChoic
 }
 
 constexpr ReportFormat report_formats[] = {
-    {"markdown", without_charts<print_markdown>},
-    {"text", without_charts<print_text>},
-    {"html", print_page, false, true},
+    {"markdown", without_charts<print_markdown>, false, false, false, true},
+    {"text", without_charts<print_text>, false, false, false, true},
+    {"html", print_page, false, true, false, true},
     {"svg", print_svg, false, true},
-    {"github", without_charts<print_github_summary>},
+    {"github", without_charts<print_github_summary>, false, false, false, true},
     {"csv", without_charts<print_csv>},
     {"otava", without_charts<print_otava_csv>, false, false, true},
     {"junit", without_charts<print_junit>, false, false, true},
@@ -145,6 +146,11 @@ ExitCode run_report(const ReportForm& form, const Context& context) {
                              : find_row(report_formats, "", on_terminal ? "text" : "markdown");
   if (form.charts.name && format.print != print_svg) {
     throw std::invalid_argument("--chart: it is for --format svg");
+  }
+  if (form.reference.asked && !format.has_answer) {
+    throw std::invalid_argument(std::string("--format ") + format.name +
+                                " has no place for the answer of --reference: take text, "
+                                "markdown, html or github, or compare --json");
   }
   const GroupedPlaces places = grouped_places(form.places);
   for (const auto& [name, of_group] : places) {

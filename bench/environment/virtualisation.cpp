@@ -180,7 +180,8 @@ bool is_kernel_5_12(const std::string& version) {
          (major > 5 || (major == 5 && minor >= 12));
 }
 
-// Of a guest. Plain SEV has no sign that programs can read, and CPUs of hosts have its flags, too.
+// Whether the memory of this guest is encrypted, and how. Plain SEV has no sign that programs can
+// read, and CPUs of hosts have its flags, too. A child is asked where nothing else decides.
 Maybe<std::string> confidential(const fs::path& root, const SystemQueries& queries,
                                 const Virtualisation& found) {
   Maybe<std::string> flags = value_in(root / "proc/cpuinfo", "flags", ':');
@@ -191,10 +192,10 @@ Maybe<std::string> confidential(const fs::path& root, const SystemQueries& queri
     if (is_there(root / sign)) return std::string("sev-snp");
   }
   if (found.machine.value == MachineKind::bare_metal) return std::string("none");
+  if (flags && !has("sev")) return std::string("none");
   if (Maybe<std::string> answer = queries.detect_virt("--cvm")) return answer;
   if (!flags) return flags;
-  if (has("sev")) return Unknown{"a guest of plain SEV would show no sign of it"};
-  return std::string("none");
+  return Unknown{"a guest of plain SEV would show no sign of it"};
 }
 
 Maybe<std::string> cpuid_signature() {

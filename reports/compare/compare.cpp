@@ -313,7 +313,7 @@ void add_explanation(Comparison& comparison, const ArmPair& pair, const RunSet& 
   }
   const ComparisonRow* open = row_with_figures(comparison, pair.name, true);
   if (open == nullptr) return;
-  // Those of imported results and of references were never taken so.
+  // Imported results and references have no probes that --attribute would have taken.
   const bool already_said = add_monitored(comparison, *open, pair, base_side, new_side) ||
                             is_imported(*pair.base) ||
                             comparison.options.form == ComparisonForm::reference ||
@@ -326,7 +326,7 @@ bool runs_on_gpus(const RunSet& set) {
                              [](const SetRun& run) { return run.run.device == Device::cuda; });
 }
 
-// But of rows that are machines of their own.
+// Rows against a reference are machines, whose mean says nothing of any.
 void add_geometric_means(Comparison& comparison, const std::vector<const Metric*>& metrics) {
   if (comparison.options.form == ComparisonForm::reference) return;
   for (const Metric* metric : metrics) {

@@ -214,7 +214,7 @@ void mark_unmeasured(ComparisonRow& row, const Unknown& why) {
   row.more_runs = row.more_sessions = why;
 }
 
-// Of a machine among those of a reference, by the error that one more of them has.
+// Judges a machine among those of a reference by the error that one more of them has.
 void fill_place_among_machines(ComparisonRow& row, const ComparedSides& sides) {
   constexpr size_t day_digits = 10;  // of 2026-01-31T...
   std::map<std::string, Sessions> machines;

@@ -296,6 +296,10 @@ ReferenceAddition add_to_reference(const fs::path& folder, const std::string& na
       ++(there ? done.there : done.added);
     }
   }
+  if (done.added + done.there == 0) {
+    throw InvalidReport("no run to add to " + name + ": none of these reports has a complete run " +
+                        "whose jobs do the same work");
+  }
   if (done.added == 0) return done;
   for (StoredWork& work : stored.works) {
     std::ranges::sort(work.runs, {},

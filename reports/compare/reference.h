@@ -38,7 +38,7 @@ struct ReferenceAddition {
 
 /// Adds the complete runs of reports to FOLDER/NAME.json, and makes it. Throws
 /// std::invalid_argument for a bad name; NotComparable for results that others published;
-/// InvalidReport; OutputError.
+/// InvalidReport, also where no run is complete; OutputError.
 ReferenceAddition add_to_reference(const std::filesystem::path& folder, const std::string& name,
                                    const std::vector<std::string>& reports);
 

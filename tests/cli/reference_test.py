@@ -201,8 +201,17 @@ class Reference(comparing.CompareTest):
         refused(self.call("compare", *new, "--reference", "fleet", "--margin", "5%"), 2, "--margin")
         refused(self.call("compare", "--bare", new[0], "--vm", new[1], "--reference"), 2,
                 "--reference is the base")
-        refused(self.call("gate", *new, "--reference", "--fail-on", "any"), 2, "never shown")
+        refused(self.call("gate", *new, "--reference", "--fail-on", "any"), 2, "leave out --fail-on")
         refused(self.call("reference", "add", "../fleet", *new), 2, "no name of a reference")
+        refused(self.call("report", *new, "--reference", "--format", "csv"), 2,
+                "--format csv has no place for the answer of --reference")
+
+        def stopped(report, run):
+            report.update(status="partial", exit_code=130)
+            run.update(status="partial", failure="interrupted")
+        broken = self.runs("broken", 1000, 1, change=stopped)
+        refused(self.call("reference", "add", "broken", *broken), 5, "no run to add to broken")
+        self.assertFalse(os.path.exists(self.path("references/broken.json")))
         self.write("references/fleet.json", json.dumps({"schema": "nearmetal/reference"}))
         refused(self.call("reference", "list"), 5, "fleet.json is not a reference")
         os.remove(self.path("references/fleet.json"))

@@ -162,7 +162,14 @@ TEST(Virtualisation, AGuestWithEncryptedMemoryIsKnownByWhatItsKernelShows) {
   EXPECT_EQ(*found("sys/bus/platform/devices/sev-guest/uevent", ""), "sev-snp");
   EXPECT_EQ(*found("proc/cpuinfo", "flags\t\t: fpu\n"), "none");
   EXPECT_THAT(found("proc/cpuinfo", "flags\t\t: fpu sev\n").reason, HasSubstr("plain SEV"));
-  EXPECT_EQ(*found("proc/cpuinfo", "flags\t\t: fpu sev\n", false), "none") << "of a host";
+  EXPECT_EQ(*found("proc/cpuinfo", "flags\t\t: fpu sev\n", false), "none") << "a host";
+  SystemQueries systemd = silent;
+  systemd.detect_virt = [](const char* question) -> Maybe<std::string> {
+    return std::string(question == std::string("--cvm") ? "sev-es" : "kvm");
+  };
+  const TemporaryFolder root;
+  root.write("proc/cpuinfo", "flags\t\t: fpu sev\n");
+  EXPECT_EQ(*find_virtualisation(root.path(), systemd, true).confidential, "sev-es");
 }
 
 TEST(Virtualisation, ALibraryBeforeTheDriversIsNamed) {
