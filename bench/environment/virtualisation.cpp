@@ -332,27 +332,29 @@ std::optional<std::string> contradiction(MachineKind claim, const Environment& f
 Maybe<std::string> interposer(const char* library, const char* function) {
   void* const own = dlopen(library, RTLD_NOLOAD | RTLD_LAZY);
   if (own == nullptr) return Unknown{std::string(library) + " is not loaded"};
-  struct Search {
-    const char* function;
-    void* real;
-    std::string found;
-  } search{function, dlsym(own, function), "none"};
+  void* const real = dlsym(own, function);
   dlclose(own);
-  const auto look = [](dl_phdr_info* loaded, size_t, void* data) {
-    auto& search = *static_cast<Search*>(data);
-    void* const handle = dlopen(loaded->dlpi_name, RTLD_NOLOAD | RTLD_LAZY);
-    void* const named = handle == nullptr ? nullptr : dlsym(handle, search.function);
-    if (handle != nullptr) dlclose(handle);
+  using Loaded = std::vector<std::pair<std::string, ElfW(Addr)>>;
+  Loaded all;
+  // Listed first: to open one within would take the loader's locks in the wrong order.
+  dl_iterate_phdr(
+      [](dl_phdr_info* loaded, size_t, void* data) {
+        static_cast<Loaded*>(data)->emplace_back(loaded->dlpi_name, loaded->dlpi_addr);
+        return 0;
+      },
+      &all);
+  for (const auto& [file, address] : all) {
+    void* const handle = dlopen(file.c_str(), RTLD_NOLOAD | RTLD_LAZY);
+    if (handle == nullptr) continue;
+    void* const named = dlsym(handle, function);
+    dlclose(handle);
     Dl_info place{};
     // dlsym() also looks in what the library needs.
     const bool is_its_own = named != nullptr && dladdr(named, &place) != 0 &&
-                            reinterpret_cast<ElfW(Addr)>(place.dli_fbase) == loaded->dlpi_addr;
-    if (!is_its_own || named == search.real) return 0;
-    search.found = loaded->dlpi_name;
-    return 1;
-  };
-  dl_iterate_phdr(look, &search);
-  return search.found;
+                            reinterpret_cast<ElfW(Addr)>(place.dli_fbase) == address;
+    if (is_its_own && named != real) return file;
+  }
+  return std::string("none");
 }
 
 }  // namespace nearmetal
