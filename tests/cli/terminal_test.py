@@ -61,9 +61,12 @@ class Terminal(CompareTest):
             self.assertLessEqual(max(map(len, lines)), columns, process.out)
 
     def test_a_line_of_doctor_is_whole_without_a_limit(self):
-        findings = self.call("doctor", "--json").out
+        findings = json.loads(self.call("doctor", "--json").out)["findings"]
         lines = self.call("doctor").out.splitlines()
-        for finding in json.loads(findings)["findings"]:
+        # Other processes may come and go between the two calls; the machine stays.
+        lasting = [finding for finding in findings if finding["code"] != "cpus_in_use"]
+        self.assertGreater(len(lasting), 0, findings)
+        for finding in lasting:
             self.assertTrue(any(line.endswith(finding["fix"]) for line in lines), finding)
 
     def test_a_line_of_each_run_stays_and_the_time_left_is_shown(self):
