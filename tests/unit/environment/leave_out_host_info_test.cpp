@@ -73,7 +73,10 @@ TEST(HostInfo, AddressesOfRdmaPortsAreLeftOutAndTheirTypesStay) {
   environment.nccl_topology_file = std::string("/home/secret/hgx.xml");
   leave_out_host_info(report);
   const std::string text = to_json(report);
-  for (const char* secret : {"a288", "secret"}) EXPECT_EQ(text.find(secret), text.npos) << secret;
+  // With what no hash of a build has, as it may have "a288" by chance.
+  for (const char* secret : {"a288:", ":a288", "enxa288", "secret"}) {
+    EXPECT_EQ(text.find(secret), text.npos) << secret;
+  }
   const RdmaDevice& device = report.environments[0].rdma[0];
   EXPECT_THAT(device.interfaces, testing::ElementsAre("(left out)", "ib0"));
   EXPECT_EQ(*device.ports[0].gids[0].type, "RoCE v2");
