@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <boost/math/distributions/normal.hpp>
-#include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -165,11 +164,7 @@ bool is_far_from_others(const std::vector<double>& logs, size_t at) {
   const auto count = static_cast<double>(others.size());
   const double error = std::sqrt(variance(others) * (1 + 1 / count));
   if (!(error > 0)) return false;
-  const double t = std::abs(logs[at] - mean(others)) / error;
-  constexpr double surely_near = 3;  // the bound of any number of values lies above 4
-  if (t < surely_near) return false;
-  const boost::math::students_t student(count - 1);
-  return 2 * cdf(complement(student, t)) * (count + 1) < surprise;
+  return p_of_no_difference({logs[at] - mean(others), error, count - 1}) * (count + 1) < surprise;
 }
 
 double squares(std::span<const double> part) {
