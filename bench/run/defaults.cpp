@@ -78,6 +78,8 @@ void check_pipeline(const RunConfig& config) {
           "profile the network on one device");
   require(!config.attribute,
           "--attribute times each kernel of a whole network; leave it out with --pipeline");
+  require(!config.digest,
+          "--digest compares ranks that train the same network; leave it out with --pipeline");
 }
 
 bool ends_branches_in_norms(const std::string& model) {
@@ -152,6 +154,8 @@ void check_settings(const Workload& workload) {
           "--zero-init gives inference layers of zeros; leave it out with --inference");
   require(trains(config) || !config.verify,
           "--verify trains; it cannot go with " + untrained_flag(config));
+  require(trains(config) || !config.digest,
+          "--digest trains; it cannot go with " + untrained_flag(config));
   require(trains(config) || config.accumulate == 1,
           "--accumulate sums gradients; leave it out with " + untrained_flag(config));
   require(has_fp16_gradients(config) ||

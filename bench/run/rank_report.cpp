@@ -313,6 +313,8 @@ void fill_checks(const PreparedDevice& device, const RankResult& result, Run& ru
   run.proof.outputs_finite = checks.outputs_finite;
   rank.probes = checks.probes;
   run.proof.verify = checks.verify;
+  run.digests = checks.digests;
+  for (DigestGroup& own : run.digests) own.kernels = rank.kernel_choices_sha256.value;
   if (!checks.bucket_tests) return;
   run.communication = tested_communication(*result.prepared->communication, *checks.bucket_tests,
                                            replicas_of(device.config, run.world_size));

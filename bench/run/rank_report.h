@@ -46,6 +46,7 @@ struct Checks {
   std::optional<Profile> profile;
   std::optional<RankProbes> probes;
   std::optional<Verify> verify;
+  std::vector<DigestGroup> digests{};
   std::optional<std::string> interrupted;  // the check that a stop ended, as "--verify"
   std::optional<std::vector<BucketTest>> bucket_tests;
   std::optional<BoundaryTest> boundary_test{};

@@ -16,6 +16,7 @@
 #include "bench/environment/gpu.h"
 #include "bench/run/attribute.h"
 #include "bench/run/defaults.h"
+#include "bench/run/digest.h"
 #include "bench/run/together.h"
 #include "bench/run/trainer.h"
 #include "models/networks/registry.h"
@@ -374,6 +375,11 @@ Checks check(const RankTask& task, Program& program, AllReduce* all_reduce, Stag
       if (task.context.stop == 0) task.terminal.remark("verifying that the network learns");
       checks.verify = verify_learning(task, program);
       if (!checks.verify) checks.interrupted = "--verify";
+    }
+    if (task.config().digest) {
+      if (task.context.stop == 0) task.terminal.remark("hashing the bits of some steps");
+      checks.digests = take_digests(task, program);
+      if (checks.digests.empty() && !checks.interrupted) checks.interrupted = "--digest";
     }
     if (all_reduce != nullptr) checks.bucket_tests = all_reduce->test(exchange_repeats);
   } catch (const JobFailure& failure) {

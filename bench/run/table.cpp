@@ -245,6 +245,10 @@ void print_summary(std::ostream& out, const Report& report, const Run& run, bool
   if (run.window) print_window(lines, run);
   if (rank.latency) print_latency(lines, *rank.latency);
   if (run.window) print_proof(lines, run, config);
+  if (const auto groups = std::ssize(run.digests); groups > 0) {
+    lines.line("digest", groups == 1 ? "the same bits on all ranks"
+                                     : counted(groups, "group") + " of ranks with other bits");
+  }
   print_memory_and_set_up(lines, run);
   for (const Warning& warning : run.warnings)
     lines.line("warning", attributed_text(warning), yellow);

@@ -319,6 +319,7 @@ Run run_of_job(const Run& run, size_t job) {
   Run own = run;
   own.jobs.clear();
   own.ranks.clear();
+  own.digests.clear();
   own.peak_flops_per_second = Unknown{"it is known of all jobs together alone"};
   keep_warnings_of(static_cast<int64_t>(job), own.warnings);
   if (job > 0) drop_what_is_of_the_first(own);
@@ -329,6 +330,11 @@ Run run_of_job(const Run& run, size_t job) {
   for (int64_t i = first; i < std::min(first + recorded.ranks, std::ssize(run.ranks)); ++i) {
     own.ranks.push_back(run.ranks[i]);
     own.ranks.back().rank -= first;
+  }
+  for (DigestGroup group : run.digests) {
+    for (int64_t& rank : group.ranks) rank -= first;
+    std::erase_if(group.ranks, [&](int64_t rank) { return rank < 0 || rank >= recorded.ranks; });
+    if (!group.ranks.empty()) own.digests.push_back(std::move(group));
   }
   own.world_size = recorded.ranks;
   own.sample = recorded.sample;

@@ -89,6 +89,7 @@ struct RunConfig {
   bool verify = false;
   bool profile = false;
   bool attribute = false;                  // time probes, by which a difference is explained
+  bool digest = false;                     // hash what some steps compute, to the last bit
   std::optional<std::string> plan_cache;   // path, or "off"
   std::optional<std::string> plans;        // report whose plans are pinned
   std::optional<std::string> output;       // path, or "-"

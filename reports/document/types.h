@@ -322,6 +322,23 @@ struct Proof {
   std::optional<bool> sums_exact;          // of known values, through the same buckets
 };
 
+/// What a step of --digest left.
+struct StepDigest {
+  int64_t step = 0;                 // from 1 on, since the start from the seed
+  std::string loss;                 // in C's hexadecimal form, which has all bits
+  std::vector<std::string> sha256;  // of each parameter's bytes in fp32: the first 16 digits
+
+  bool operator==(const StepDigest&) const = default;
+};
+
+/// Ranks that computed the same, to the last bit.
+struct DigestGroup {
+  std::vector<int64_t> ranks;
+  std::optional<std::string> kernels;   // their Rank::kernel_choices_sha256; none: not known
+  std::vector<std::string> parameters;  // names, in the order of the graph
+  std::vector<StepDigest> steps;
+};
+
 struct StepProfile {
   std::vector<ProfileEntry> entries;
   double sum_seconds = 0;               // of the entries
@@ -389,6 +406,7 @@ struct Run {
   std::optional<double> jain_fairness;  // of their throughputs: (sum x)^2 / (n sum x^2)
   std::vector<KernelChoice> kernel_choices;
   std::optional<StepProfile> profile;
+  std::vector<DigestGroup> digests{};  // empty: not asked for
   std::vector<Rank> ranks;
   std::vector<Warning> warnings;
   std::map<CostFigure, Maybe<double>> costs{};  // those asked for; in no report
@@ -431,7 +449,7 @@ struct Arm {
 struct Report {
   NM_DECLARE_SPECIAL_MEMBERS(Report);
   std::string schema = "nearmetal/report";
-  std::string schema_version = "1.17";  // major: breaks readers; minor: adds
+  std::string schema_version = "1.18";  // major: breaks readers; minor: adds
   Kind kind = Kind::measured;
   Status status = Status::complete;
   int64_t exit_code = 0;

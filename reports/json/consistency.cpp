@@ -351,6 +351,12 @@ void check_run(const Report& report, const Arm& arm, const Run& run, const std::
                         place + "/communication");
   }
   if (run.profile) check_profile(*run.profile, place + "/profile");
+  for (const DigestGroup& group : run.digests) {
+    const auto has_all = [&](auto& step) { return step.sha256.size() == group.parameters.size(); };
+    if (std::ranges::all_of(group.steps, has_all)) continue;
+    contradict(place + "/digests", counted(std::ssize(group.parameters), "parameter"),
+               "a step has another number of hashes");
+  }
   if (records_its_jobs(run, is_serial, version)) check_jobs(run, arm, config, place);
   if (!run.jobs.empty() && run.throughput && is_complete) {
     check_sum_of_jobs(run, is_serial, place);

@@ -442,6 +442,21 @@ void fields(Archive& field, Neighbour& neighbour) {
   field("flops_per_second", neighbour.flops_per_second, at_least(0));
 }
 
+void fields(Archive& field, StepDigest& step) {
+  field.type("step_digest", "What a step of training from the seed left");
+  field("step", step.step, at_least(1));
+  field("loss", step.loss, "In C's hexadecimal form, which has all bits");
+  field("sha256", step.sha256, "First 16 digits of the hash of each parameter's bytes in fp32");
+}
+
+void fields(Archive& field, DigestGroup& group) {
+  field.type("digest_group", "Ranks that computed the same, to the last bit");
+  field("ranks", group.ranks, at_least(0));
+  field("kernels", group.kernels, hash, "plans_sha256 of these ranks; null: not known");
+  field("parameters", group.parameters, "In the order of the graph, by the names of export");
+  field("steps", group.steps);
+}
+
 void fields(Archive& field, Tool& tool) {
   field.type("tool", "A build of the program");
   field("version", tool.version);

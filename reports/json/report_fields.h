@@ -19,5 +19,6 @@ void fields(Archive& field, RdmaDevice& device);
 void fields(Archive& field, Finding& finding);
 void fields(Archive& field, Tool& tool);
 void fields(Archive& field, Neighbour& neighbour);
+void fields(Archive& field, DigestGroup& group);
 
 }  // namespace nearmetal::json

@@ -319,6 +319,7 @@ void fields(Archive& field, Run& run) {
   field("warnings", run.warnings);
   field("profile", run.profile, "null: not asked for");
   field("plans", run.kernel_choices);
+  field.added("digests", run.digests, "Of --digest; empty: not asked for; since 1.18");
   field("ranks", run.ranks);
 }
 

@@ -355,6 +355,8 @@ Report merge_ranks(std::vector<Report> reports) {
   }
   const auto world_size = std::ssize(reports);
   run.world_size = world_size;
+  for (size_t i = 1; i < reports.size(); ++i)
+    add_digests(run_of(reports[i]).digests, 0, run.digests);
   run.warnings = merged_warnings(reports);
   const RunConfig& config = merged.invocation.config;
   merge_throughput(reports, config, run);
@@ -391,6 +393,7 @@ std::pair<Run, std::vector<Environment>> merge_jobs(std::vector<Report> jobs, bo
       rank.rank += run.world_size;
       run.ranks.push_back(rank);
     }
+    add_digests(job.digests, run.world_size, run.digests);
     run.world_size += job.world_size;
     if (run.peak_flops_per_second && job.peak_flops_per_second) {
       run.peak_flops_per_second = *run.peak_flops_per_second + *job.peak_flops_per_second;
@@ -406,6 +409,18 @@ std::pair<Run, std::vector<Environment>> merge_jobs(std::vector<Report> jobs, bo
                              : merge_concurrent_throughput(jobs, run);
   if (unlike && run.status == Status::complete) separate_unlike_jobs(jobs, run);
   return found;
+}
+
+void add_digests(const std::vector<DigestGroup>& found, int64_t first_rank,
+                 std::vector<DigestGroup>& all) {
+  for (DigestGroup group : found) {
+    for (int64_t& rank : group.ranks) rank += first_rank;
+    const auto same = std::ranges::find_if(all, [&](const DigestGroup& other) {
+      return other.kernels == group.kernels && other.steps == group.steps;
+    });
+    if (same != all.end()) append(same->ranks, group.ranks);
+    if (same == all.end()) all.push_back(group);
+  }
 }
 
 void merge_environments(const std::vector<Environment>& found, std::vector<Rank>& ranks,

@@ -29,6 +29,10 @@ enum class JobOrder { at_once, in_turn };
 std::pair<Run, std::vector<Environment>> merge_jobs(std::vector<Report> jobs, bool unlike = false,
                                                     JobOrder order = JobOrder::at_once);
 
+/// Adds the digests of ranks that follow `first_rank` others: equal ones share a group.
+void add_digests(const std::vector<DigestGroup>& found, int64_t first_rank,
+                 std::vector<DigestGroup>& all);
+
 /// Appends what `all` does not have of `found` and makes `ranks`, which index `found`, index `all`.
 /// An environment is that of a host; GPUs are known by their UUID, and one without is another.
 void merge_environments(const std::vector<Environment>& found, std::vector<Rank>& ranks,

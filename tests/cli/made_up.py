@@ -15,7 +15,7 @@ WARM_UP = 20
 
 
 # Settings of output and display, which decide nothing.
-DISPLAY = {"attribute", "plan_cache", "plans", "output", "environment", "host_facts",
+DISPLAY = {"attribute", "digest", "plan_cache", "plans", "output", "environment", "host_facts",
            "no_host_info", "monitor_hz", "force", "json", "quiet", "no_progress"}
 
 

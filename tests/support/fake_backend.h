@@ -34,6 +34,10 @@ struct Script {
   };
 
   std::vector<float> logits = {0.1f, 0.2f};  // of a graph without a loss
+  // After so many steps since the last restart().
+  std::function<std::vector<float>(int64_t steps)> parameters = [](int64_t) {
+    return std::vector<float>();
+  };
 
   int64_t enqueued = 0;
   int64_t waited = 0;
@@ -68,7 +72,7 @@ class FakeProgram : public Program {
     ++script_.restarts;
     step_ = 0;
   }
-  std::vector<float> parameters() override { return {}; }
+  std::vector<float> parameters() override { return script_.parameters(step_); }
   std::vector<float> momentum() override { return {}; }
   std::vector<float> second_moments() override { return {}; }
   std::vector<float> gradients() override { return {}; }

@@ -106,6 +106,10 @@ inline Run sample_run() {
                             .cache_bytes = 3e7,
                             .roofline_seconds = 2.3e-5,
                             .share_of_roofline = 2.3e-4};
+  run.digests = {{.ranks = {0},
+                  .kernels = kernel_choices_sha256(run.kernel_choices),
+                  .parameters = {"conv1.weight", "fc.bias"},
+                  .steps = {{1, "0x1.bp+2", {"0123456789abcdef", "2c34ce1df23b838c"}}}}};
   run.ranks = {sample_rank()};
   run.ranks[0].kernel_choices_sha256 = kernel_choices_sha256(run.kernel_choices);
   run.warnings = {{"drift", "step times changed"}};

@@ -100,6 +100,7 @@ TEST(CommandLineTest, EachOptionSetsItsSettingAndSaysWhoDid) {
       {"verify", "--verify"},
       {"profile", "--profile"},
       {"attribute", "--attribute"},
+      {"digest", "--digest"},
       {"plan_cache", "--plan-cache", "off"},
       {"plans", "--plans", "r.json"},
       {"output", "--output", "o.json"},

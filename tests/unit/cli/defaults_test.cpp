@@ -279,6 +279,17 @@ TEST_F(CheckSettings, VerifyTrains) {
   config.inference = true;
   EXPECT_THAT(refusal(Device::cpu, {"verify", "inference"}), HasSubstr("with --inference"));
 }
+TEST_F(CheckSettings, DigestTrainsAWholeNetwork) {
+  config.digest = config.forward_only = true;
+  EXPECT_THAT(refusal(Device::cpu, {"digest", "forward_only"}), HasSubstr("--digest trains"));
+  config.forward_only = false;
+  config.inference = true;
+  EXPECT_THAT(refusal(Device::cpu, {"digest", "inference"}), HasSubstr("with --inference"));
+  config.inference = false;
+  EXPECT_EQ(refusal(Device::cpu, {"digest"}), "");
+  config.pipeline = 2;
+  EXPECT_THAT(refusal(Device::cpu, {"digest", "pipeline"}), HasSubstr("out with --pipeline"));
+}
 TEST_F(CheckSettings, OneForwardPass) {
   config.inference = config.forward_only = true;
   EXPECT_THAT(refusal(Device::cpu, {"inference", "forward_only"}), HasSubstr("one of them"));

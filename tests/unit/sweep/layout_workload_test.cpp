@@ -144,7 +144,8 @@ TEST(JobWorkload, WhatIsWrongIsRefusedWithItsPlace) {
             place + "/nonsense is no setting of a workload: `nearmetal run` has no --nonsense");
   EXPECT_EQ(refusal({.of_job = {{"threads", "1"}}}),
             place + ": --threads is for CPUs; leave it out with --device cuda");
-  for (const char* name : {"verify", "profile", "attribute", "no_host_info", "plan_cache"}) {
+  for (const char* name :
+       {"verify", "profile", "attribute", "digest", "no_host_info", "plan_cache"}) {
     EXPECT_EQ(refusal({.of_job = {{name, "true"}}}),
               place + "/" + name +
                   ": it holds for all jobs of a layout; put it into the workload of the layout or "
