@@ -1,5 +1,9 @@
 #include "bench/run/digest.h"
 
+#include <bit>
+
+#include "reports/compare/same_bits.h"
+#include "reports/merge/merge.h"
 #include "tests/support/cmd_run_fixture.h"
 
 namespace nearmetal {
@@ -80,6 +84,35 @@ TEST_F(Digest, AnInterruptLeavesThePartBefore) {
   EXPECT_EQ(only_run().failure, "interrupted before the end of --digest");
   EXPECT_TRUE(only_run().digests.empty());
   EXPECT_TRUE(only_run().throughput);
+}
+
+// A device that computes wrong: one bit of one parameter is another from the fourth step on.
+TEST_F(Digest, AWrongBitIsFoundAndNamed) {
+  const DigestGroup right = digest_of_run();
+  const Graph graph = trained_graph_of(small());
+  const Parameter& flipped =
+      *find_in(graph.parameters(), "layer1.0.conv1.weight", &Parameter::name);
+  const auto healthy = script.parameters;
+  script.parameters = [&](int64_t steps) {
+    std::vector<float> values = healthy(steps);
+    float& value = values.at(flipped.offset + 7);
+    if (steps >= 4) value = std::bit_cast<float>(std::bit_cast<uint32_t>(value) ^ 1U);
+    return values;
+  };
+  std::vector<DigestGroup> all;
+  const DigestGroup wrong = digest_of_run();
+  for (int64_t rank = 0; rank < 5; ++rank) add_digests({rank == 3 ? wrong : right}, rank, all);
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_THAT(all[0].ranks, ElementsAre(0, 1, 2, 4));
+  const std::map<int64_t, std::string> models = {
+      {0, "H200"}, {1, "H200"}, {2, "H200"}, {3, "H200"}, {4, "H200"}};
+  const std::vector<WrongBits> found = wrong_bits(std::array{all, all}, models);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].rank, 3);
+  EXPECT_EQ(found[0].step, 4);
+  EXPECT_EQ(found[0].what, "layer1.0.conv1.weight");
+  EXPECT_TRUE(found[0].certain);
+  EXPECT_EQ(found[0].permanent, true);
 }
 
 TEST_F(Digest, ALossThatIsNotFiniteIsABitLikeOthers) {
