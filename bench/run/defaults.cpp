@@ -156,6 +156,9 @@ void check_settings(const Workload& workload) {
           "--verify trains; it cannot go with " + untrained_flag(config));
   require(trains(config) || !config.digest,
           "--digest trains; it cannot go with " + untrained_flag(config));
+  require(!config.digest || !cuda || config.precision != Precision::fp32,
+          "--digest compares bits, and in fp32 cuDNN may have no sums that repeat; give another "
+          "--precision");
   require(trains(config) || config.accumulate == 1,
           "--accumulate sums gradients; leave it out with " + untrained_flag(config));
   require(has_fp16_gradients(config) ||

@@ -287,6 +287,10 @@ TEST_F(CheckSettings, DigestTrainsAWholeNetwork) {
   EXPECT_THAT(refusal(Device::cpu, {"digest", "inference"}), HasSubstr("with --inference"));
   config.inference = false;
   EXPECT_EQ(refusal(Device::cpu, {"digest"}), "");
+  config.precision = Precision::tf32;
+  EXPECT_EQ(refusal(Device::cuda, {"digest"}), "");
+  config.precision = Precision::fp32;
+  EXPECT_THAT(refusal(Device::cuda, {"digest"}), HasSubstr("another --precision"));
   config.pipeline = 2;
   EXPECT_THAT(refusal(Device::cpu, {"digest", "pipeline"}), HasSubstr("out with --pipeline"));
 }
