@@ -83,7 +83,12 @@ ExitCode exit_code_of(const Comparison& comparison) {
     return row.difference.value.has_value();
   };
   const bool agree = std::ranges::all_of(comparison.key_differences, &KeyDifference::allowed);
-  if (agree && std::ranges::any_of(comparison.rows, has_figures)) return ExitCode::ok;
+  if (agree && std::ranges::any_of(comparison.rows, has_figures)) {
+    const auto verdicts = transformed(comparison.bits, &SameBits::verdict);
+    if (std::ranges::count(verdicts, BitsVerdict::differ) > 0) return ExitCode::gate_failed;
+    const bool asked = std::ranges::count(verdicts, BitsVerdict::not_asked) == 0;
+    return asked ? ExitCode::ok : ExitCode::not_comparable;
+  }
   const auto missing =
       std::ranges::count(comparison.rows, Verdict::not_comparable, &ComparisonRow::verdict);
   return agree && missing == 0 ? ExitCode::invalid_report : ExitCode::not_comparable;
@@ -163,7 +168,8 @@ The verdict follows from the confidence interval of the difference: EQUIVALENT i
 margin, SLOWER or FASTER if it lies beyond it, else INCONCLUSIVE. Against a reference, WITHIN is
 what its machines show, SLOWER and FASTER what lies beyond 95 % of them. The exit code is 0
 whatever the verdict, and 4 if runs differ in what must agree or have no row in common. If both
-sides ran with --attribute, compare also says where the difference comes from.
+sides ran with --attribute, compare also says where the difference comes from. With --same-bits it
+is 1 if the bits differ, and 4 if nothing says that they should be the same.
 
 )";
 
@@ -244,7 +250,7 @@ void choose_sides(CompareForm& form) {
 // A forecast as BASE, against what was measured later.
 ExitCode compare_with_forecast(const CompareRequest& request, const HoldsForecasts& why,
                                const Terminal& terminal) {
-  if (request.base.size() != 1 || request.json) {
+  if (request.base.size() != 1 || request.json || request.options.same_bits) {
     throw NotComparable(request.json ? "a forecast against what was measured has no JSON form"
                                      : why.what());
   }
@@ -272,7 +278,8 @@ ExitCode compare_runs(const CompareForm& form, const Context& context) {
   const CompareRequest& request = form.request;
   if (request.reference.asked) return compare_with_reference(request, context);
   for (const Places& places : {request.base, request.next}) require_no_input(request, places);
-  std::vector<RunSet> sides = read_sides({request.base, request.next}, request.html.has_value());
+  const bool with_steps = request.html.has_value() || request.options.same_bits;
+  std::vector<RunSet> sides = read_sides({request.base, request.next}, with_steps);
   for (const RunSet& side : sides) remark_foreign(side, context.terminal);
   CompareOptions options = request.options;
   if (request.costs.asked() && options.metrics.empty()) options.metrics = {throughput_of_runs};
@@ -398,6 +405,8 @@ void add_compare_options(Options& options, CompareForm& form) {
                 "reports of a container or pod, in the same way");
   add_reference_options(options, request.reference);
   add_rule_options(options, request.options);
+  options.toggle("--same-bits", request.options.same_bits,
+                 "exit 1 unless both computed the same bits, by run --digest");
   add_form_options(options, request);
   add_page_options(options, request);
   add_cost_options(options, request.costs);

@@ -57,7 +57,8 @@ struct CompareAnswer {
 
 /// Prints it and writes the files that are asked for; the verdict is the last line, in JSON a
 /// field. Without a gate: ok whatever the verdict; not_comparable where runs differ in what must
-/// agree, or no row is on both sides; invalid_report where no row has complete runs on both sides.
+/// agree, or no row is on both sides; invalid_report where no row has complete runs on both sides;
+/// else, if bits are asked for, gate_failed where they differ, not_comparable where they need not.
 ExitCode publish(const CompareAnswer& judged, const CompareRequest& request,
                  const Terminal& terminal);
 

@@ -264,6 +264,17 @@ std::string other_steps(const ArmPair& pair, const CompareOptions& options) {
   return joined(names);
 }
 
+// In what the sides differ on which their bits may depend, but for how machines are split.
+std::string fields_of_bits(const ArmPair& pair, const CompareOptions& options) {
+  std::vector<std::string> names;
+  for (const KeyDifference& difference : differences_within(pair, options)) {
+    const bool is_machine =
+        difference.is_treatment(options.form) && !pair.base->runs.front().run.communication;
+    if (difference.severity != Severity::kind && !is_machine) names.push_back(difference.name);
+  }
+  return joined(names);
+}
+
 // Why there is no explanation; empty where there is one.
 std::string not_explained(const ArmPair& pair, const CompareOptions& options,
                           const ExplainedSide& base_side, const ExplainedSide& new_side) {
@@ -452,6 +463,8 @@ Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions&
   for (const ArmPair& pair : pairs) {
     if (row_with_figures(comparison, pair.name) != nullptr)
       add_explanation(comparison, pair, base, next);
+    if (!options.same_bits || pair.base == nullptr || pair.next == nullptr) continue;
+    comparison.bits.push_back(same_bits(pair, base, next, fields_of_bits(pair, options)));
   }
   return comparison;
 }

@@ -9,6 +9,7 @@
 #include "reports/attribution/attribution.h"
 #include "reports/compare/environment_differences.h"
 #include "reports/compare/run_set.h"
+#include "reports/compare/same_bits.h"
 #include "reports/document/metric.h"
 #include "reports/document/special_members.h"
 #include "reports/statistics/inference.h"
@@ -54,6 +55,7 @@ struct CompareOptions {
   std::string reference{};                // its name, by that form
   std::string base_title{}, new_title{};  // of sets that were named; empty: as the form says
   bool base_can_grow = true;              // whether more runs of the base can be had
+  bool same_bits = false;                 // whether digests are compared
   bool bare_is_virtual = false;           // whether the base shows a hypervisor, as compare() finds
 };
 
@@ -135,6 +137,7 @@ struct Comparison {
   bool on_gpus = false;            // all runs of both sides
   bool on_other_machines = false;  // the base has runs of none of these; a VM is one of its own
   std::vector<Explanation> explanations{};       // of the arms whose runs have probes
+  std::vector<SameBits> bits{};                  // of the arms of both sides, if asked for
   std::vector<Warning> notes{};                  // of the whole
   std::vector<std::string> new_hosts{};          // of the new runs, that a baseline never had
   std::vector<ComparisonRow> geometric_means{};  // of the rows of a metric, where 2 or more
@@ -169,7 +172,7 @@ std::vector<ArmPair> paired_arms(const RunSet& base, const RunSet& next);
 
 /// Compares all pairs of arms. Arms of `anchor`, the first runs of a baseline, are compared with
 /// the new ones as well: what is lost in small steps is seen from there alone. Throws
-/// std::invalid_argument for options that make no sense.
+/// std::invalid_argument for options that make no sense, and as same_bits() does.
 Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions& options,
                    const RunSet& anchor = {});
 

@@ -36,6 +36,7 @@ Run kept_of(const Run& run, bool with_steps) {
   Run copy = run;
   copy.kernel_choices = {};
   if (!with_steps) copy.profile.reset();
+  if (!with_steps) copy.digests = {};
   for (Rank& rank : copy.ranks) {
     if (with_steps) continue;
     rank.step_seconds = rank.loss = {};
@@ -383,6 +384,7 @@ void add_runs(RunSet& set, const Report& report, const std::string& source, bool
                    .key = comparable_key(report, arm, run),
                    .argv = report.invocation.argv,
                    .asked_steps = config_of(report, arm).steps,
+                   .seed = config_of(report, arm).seed,
                    .run = kept_of(run, with_steps)};
       if (unlike) {
         add_unlike_jobs(set, report, arm, added);

@@ -30,8 +30,9 @@ struct SetRun {
   std::string machine{};
   std::vector<std::string> argv{};       // of the command that wrote the report
   std::optional<int64_t> asked_steps{};  // of its window; none: it was to last a time
-  // Without plans; steps, their losses and profile only where they are kept. The environments of
-  // its ranks are indices into those of the set.
+  int64_t seed = 0;
+  // Without plans; steps, their losses, profile and digests only where they are kept. The
+  // environments of its ranks are indices into those of the set.
   Run run;
 };
 
@@ -137,7 +138,7 @@ struct HoldsForecasts : NotComparable {
 };
 
 /// Adds the runs of a report. Kept are their figures, which is all that comparing takes, and
-/// `with_steps` step times, losses and profile, too. Throws HoldsForecasts.
+/// `with_steps` step times, losses, profile and digests, too. Throws HoldsForecasts.
 void add_runs(RunSet& set, const Report& report, const std::string& source,
               bool with_steps = false);
 

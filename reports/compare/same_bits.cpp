@@ -4,8 +4,9 @@
 #include <functional>
 #include <utility>
 
+#include "base/errors.h"
 #include "base/text.h"
-#include "reports/compare/comparable_key.h"
+#include "reports/compare/compare.h"
 
 namespace nearmetal {
 namespace {
@@ -32,6 +33,22 @@ std::pair<int64_t, std::vector<std::string>> first_difference(const DigestGroup&
     if (a->sha256.at(i) != b->sha256.at(i)) what.push_back(base.parameters[i]);
   }
   return {a->step, what};
+}
+
+// The groups of all runs, each with what its first rank is like.
+std::vector<std::pair<std::string, const DigestGroup*>> groups_of(const RunArm& arm,
+                                                                  const RunSet& set) {
+  std::vector<std::pair<std::string, const DigestGroup*>> groups;
+  for (const SetRun& run : arm.runs) {
+    const Models models = device_models(run.run, set.environments);
+    for (const DigestGroup& group : run.run.digests) {
+      const int64_t first = group.ranks.empty() ? -1 : group.ranks[0];
+      groups.emplace_back(likeness_of(group, first, models), &group);
+    }
+  }
+  if (!groups.empty()) return groups;
+  throw NotComparable("--same-bits needs digests, which the runs of '" + arm.name +
+                      "' lack: take both sides with --digest");
 }
 
 std::vector<WrongBits> wrong_in_run(std::span<const DigestGroup> groups, const Models& models) {
@@ -103,6 +120,34 @@ std::vector<WrongBits> wrong_bits(std::span<const std::vector<DigestGroup>> runs
     if (own.size() > 1) wrong.permanent = is_always;
     return wrong;
   });
+}
+
+SameBits same_bits(const ArmPair& pair, const RunSet& base, const RunSet& next,
+                   const std::string& other) {
+  const auto of_base = groups_of(*pair.base, base), of_next = groups_of(*pair.next, next);
+  SameBits bits{.arm = pair.name};
+  for (const auto& [likeness, group] : of_base) {
+    for (const auto& [new_likeness, new_group] : of_next) {
+      if (likeness.empty() || likeness != new_likeness) continue;
+      bits.steps = transformed(group->steps, &StepDigest::step);
+      bits.parameters = std::ssize(group->parameters);
+      const auto [step, what] = first_difference(*group, *new_group);
+      if (step == 0 || (bits.first_step > 0 && bits.first_step <= step)) continue;
+      bits.first_step = step;
+      bits.differing = what;
+    }
+  }
+  if (!other.empty() || bits.steps.empty()) {
+    bits.verdict = BitsVerdict::not_asked;
+    const bool known = !of_base[0].first.empty() && !of_next[0].first.empty();
+    bits.reason = !other.empty() ? "the sides differ in " + other
+                  : known        ? "other kernels were chosen, or other devices took them"
+                                 : "device or kernels are not known";
+  } else if (bits.first_step > 0) {
+    bits.verdict = BitsVerdict::differ;
+    if (pair.base->runs[0].seed != pair.next->runs[0].seed) bits.reason = "they have other seeds";
+  }
+  return bits;
 }
 
 }  // namespace nearmetal

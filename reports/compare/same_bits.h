@@ -1,7 +1,8 @@
-// Whether ranks computed the same, to the last bit, as those should that train the same
+// Whether ranks and runs computed the same, to the last bit, as those should that train the same
 // network by the same kernels on devices of one model.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -9,9 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "reports/document/types.h"
+#include "reports/compare/run_set.h"
 
 namespace nearmetal {
+
+struct ArmPair;  // reports/compare/compare.h
 
 /// A rank whose bits are not those of ranks like it, in some of an arm's runs. Step and what are of
 /// the first of these, or the first that is certain.
@@ -33,5 +36,25 @@ std::map<int64_t, std::string> device_models(const Run& run,
 /// device or kernels are not known are like no others.
 std::vector<WrongBits> wrong_bits(std::span<const std::vector<DigestGroup>> runs,
                                   const std::map<int64_t, std::string>& models);
+
+/// not_asked: nothing says that they should be the same.
+enum class BitsVerdict { same, not_asked, differ };
+constexpr auto names_of(BitsVerdict) { return std::array{"same", "not asked", "differ"}; }
+
+/// The bits of an arm on both sides.
+struct SameBits {
+  std::string arm;
+  BitsVerdict verdict = BitsVerdict::same;
+  std::string reason{};          // why they are not asked, or may differ
+  std::vector<int64_t> steps{};  // that were compared
+  int64_t parameters = 0;
+  int64_t first_step = 0;                // that differs; 0: none
+  std::vector<std::string> differing{};  // in that step, as WrongBits::what
+};
+
+/// `other`: in what else the sides differ on which bits depend, or empty. Throws NotComparable
+/// where one has no digests.
+SameBits same_bits(const ArmPair& pair, const RunSet& base, const RunSet& next,
+                   const std::string& other);
 
 }  // namespace nearmetal

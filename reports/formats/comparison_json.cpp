@@ -25,7 +25,7 @@ std::vector<Warning> notes_of(const ComparisonRow& row) {
 
 struct ComparisonDocument {
   std::string schema = "nearmetal/comparison";
-  std::string schema_version = "1.6";  // 1.6: references
+  std::string schema_version = "1.7";  // 1.7: bits
   int64_t exit_code = 0;
   const Comparison& comparison;
   const std::optional<GateResult>& gate;
@@ -180,6 +180,18 @@ void fields(Archive& field, Explanation& explanation) {
   field("causes", explanation.causes, "Most likely first");
 }
 
+void fields(Archive& field, SameBits& bits) {
+  field.type("bits", "Whether both sides of an arm computed the same, to the last bit");
+  field("arm", bits.arm);
+  field("verdict", bits.verdict, "not asked: nothing says that they should be the same");
+  field("reason", bits.reason, "Why they are not asked, or may differ; else empty");
+  field("steps", bits.steps, "Those that were compared");
+  field("parameters", bits.parameters);
+  field("first_step", bits.first_step, "From which on they differ; 0: from none");
+  field("differing", bits.differing,
+        "In that step: the loss, and parameters as the graph has them");
+}
+
 void fields(Archive& field, CompareOptions& options) {
   field.type("options");
   field("margin", options.rule.margin, "(1 - margin) x the base is just no regression");
@@ -232,6 +244,7 @@ void fields(Archive& field, ComparisonDocument& document) {
         "What must agree and differs, the most severe first");
   field.added("explanations", document.comparison.explanations,
               "Where differences come from, of the layouts whose runs were taken with --attribute");
+  field.added("bits", document.comparison.bits, "Of --same-bits, for each arm; since 1.7");
   field("environment_differences", document.comparison.environment_differences);
   field("notes", document.comparison.notes);
   field("new_hosts", document.comparison.new_hosts,

@@ -130,6 +130,19 @@ std::vector<std::string> conditions_of(const Comparison& comparison, const std::
   return conditions;
 }
 
+std::string sentence_of(const SameBits& bits, bool is_only) {
+  const std::string begin = is_only ? "bits: " : "bits of '" + bits.arm + "': ";
+  const std::string reason = bits.reason.empty() ? "" : ": " + bits.reason;
+  if (bits.verdict == BitsVerdict::not_asked) return begin + "not asked for the same bits" + reason;
+  if (bits.verdict == BitsVerdict::differ) {
+    return begin + "differ from step " + std::to_string(bits.first_step) +
+           " on: " + joined_first(2, bits.differing) + reason;
+  }
+  const auto text = [](int64_t step) { return std::to_string(step); };
+  return begin + "the same at steps " + joined(transformed(bits.steps, text)) + " (" +
+         counted(bits.parameters, "parameter") + ")";
+}
+
 std::string headline_of(const Comparison& comparison, const std::string& metric) {
   Rows rows;
   int64_t in_mean = 0;
@@ -265,6 +278,8 @@ std::vector<std::string> headlines(const Comparison& comparison) {
     lines.push_back(line + (conditions.empty() ? "" : " (" + joined(conditions, "; ") + ")"));
     append(said, std::move(conditions));
   }
+  for (const SameBits& bits : comparison.bits)
+    lines.push_back(sentence_of(bits, comparison.bits.size() == 1));
   return lines;
 }
 
@@ -278,7 +293,10 @@ std::vector<std::string> headlines(const RunSet& set) {
 
 std::string verdict_counts(const Comparison& comparison) {
   const Rows rows = transformed(comparison.rows, [](const auto& row) { return &row; });
-  return counts_of(rows) + (holds_within_one_session(comparison) ? " (within one session)" : "");
+  const auto worst = std::ranges::max_element(comparison.bits, {}, &SameBits::verdict);
+  return counts_of(rows) + (holds_within_one_session(comparison) ? " (within one session)" : "") +
+         (worst == comparison.bits.end() ? ""
+                                         : std::string("; bits: ") + to_string(worst->verdict));
 }
 
 }  // namespace nearmetal

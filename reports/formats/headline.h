@@ -13,7 +13,8 @@ namespace nearmetal {
 std::string sentence_of(const ComparisonRow& row, const CompareOptions& options);
 
 /// The sentence of each metric; for several rows that of their geometric mean, with how many rows
-/// have which verdict. Behind it what threatens it, unless a sentence before said so.
+/// have which verdict. Behind it what threatens it, unless a sentence before said so. Last the
+/// bits.
 std::vector<std::string> headlines(const Comparison& comparison);
 
 /// Of a report: what the best way to share a GPU gains, the speedup of the arms with the most
@@ -21,7 +22,7 @@ std::vector<std::string> headlines(const Comparison& comparison);
 /// these.
 std::vector<std::string> headlines(const RunSet& set);
 
-/// "1 SLOWER, 2 EQUIVALENT", of all rows.
+/// "1 SLOWER, 2 EQUIVALENT; bits: same", of all rows.
 std::string verdict_counts(const Comparison& comparison);
 
 /// Whether the first line says it, so that the notes need not.

@@ -3,8 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "base/errors.h"
+#include "reports/compare/compare.h"
 #include "reports/document/metric.h"
+#include "reports/formats/comparison_json.h"
+#include "reports/formats/comparison_text.h"
+#include "reports/formats/headline.h"
 #include "reports/json/consistency.h"
 #include "reports/merge/merge.h"
 #include "tests/support/made_up_runs.h"
@@ -201,6 +207,87 @@ TEST(Digests, EachStepHasAHashOfEachParameter) {
   EXPECT_NO_THROW(consistent_report_from_json(to_json(report)));
   report.arms[0].runs[0].digests[0].steps[0].sha256.pop_back();
   EXPECT_THROW(consistent_report_from_json(to_json(report)), InvalidReport);
+}
+
+RunSet side(const Groups& groups, int64_t seed = 1, const std::string& batch = "256") {
+  Report report = made_up_report({{"run", {1000, 1010}}});
+  report.invocation.config.seed = seed;
+  report.invocation.config.batch = std::stoll(batch);
+  for (Environment& environment : report.environments) {
+    for (Gpu& gpu : environment.gpus) gpu.multiprocessors = 132;
+  }
+  for (nearmetal::Run& run : report.arms[0].runs) run.digests = groups;
+  RunSet set;
+  add_runs(set, report, "made up", true);
+  return set;
+}
+
+Comparison compared(const RunSet& base, const RunSet& next,
+                    const std::vector<std::string>& allowed = {}) {
+  CompareOptions options;
+  options.same_bits = true;
+  options.allow_differ = allowed;
+  return compare(base, next, options);
+}
+
+std::string last_line(const Comparison& comparison) { return headlines(comparison).back(); }
+
+TEST(SameBits, AreSaidToBeTheSame) {
+  const Comparison same = compared(side({digest({0})}), side({digest({0})}));
+  ASSERT_EQ(same.bits.size(), 1U);
+  EXPECT_EQ(same.bits[0].verdict, BitsVerdict::same);
+  EXPECT_EQ(last_line(same), "bits: the same at steps 1, 2 (2 parameters)");
+  EXPECT_THAT(verdict_counts(same), HasSubstr("; bits: same"));
+}
+
+TEST(SameBits, TheFirstDifferenceOfAnyRunIsNamed) {
+  const Comparison differ = compared(side({digest({0})}), side({digest({0}, hash_b, "0x1.8p+1")}));
+  EXPECT_EQ(differ.bits.at(0).verdict, BitsVerdict::differ);
+  EXPECT_EQ(differ.bits[0].first_step, 2);
+  EXPECT_THAT(differ.bits[0].differing, ElementsAre("loss", "a.bias"));
+  EXPECT_EQ(last_line(differ), "bits: differ from step 2 on: loss, a.bias");
+  RunSet next = side({digest({0})});
+  next.arms[0].runs[1].run.digests = {digest({0}, hash_b)};
+  EXPECT_EQ(compared(side({digest({0})}), next).bits.at(0).verdict, BitsVerdict::differ);
+  EXPECT_EQ(last_line(compared(side({digest({0})}), side({digest({0}, hash_b)}, 2))),
+            "bits: differ from step 2 on: a.bias: they have other seeds");
+}
+
+TEST(SameBits, AreNotAskedOfOtherKernelsOrWork) {
+  DigestGroup other = digest({0}, hash_b);
+  other.kernels = std::string(64, '2');
+  const Comparison kernels = compared(side({digest({0})}), side({other}));
+  EXPECT_EQ(kernels.bits.at(0).verdict, BitsVerdict::not_asked);
+  EXPECT_THAT(last_line(kernels), HasSubstr("not asked for the same bits: other kernels were"));
+  const Comparison batch = compared(side({digest({0})}), side({digest({0})}, 1, "128"), {"batch"});
+  EXPECT_EQ(batch.bits.at(0).verdict, BitsVerdict::not_asked) << "whatever the hashes say";
+  EXPECT_THAT(last_line(batch),
+              HasSubstr("not asked for the same bits: the sides differ in batch"));
+  RunSet unknown = side({digest({0})});
+  for (Environment& environment : unknown.environments) {
+    for (Gpu& gpu : environment.gpus) gpu.multiprocessors = Unknown{"not told"};
+  }
+  EXPECT_THAT(last_line(compared(side({digest({0})}), unknown)), HasSubstr("are not known"));
+}
+
+TEST(SameBits, NeedDigestsOfBothSides) {
+  EXPECT_THROW(compared(side({digest({0})}), side({})), NotComparable);
+  EXPECT_THROW(compared(side({}), side({digest({0})})), NotComparable);
+  EXPECT_TRUE(compare(side({}), side({}), {}).bits.empty()) << "not asked for";
+}
+
+TEST(SameBits, AreInEveryForm) {
+  const Comparison differ = compared(side({digest({0})}), side({digest({0}, hash_b)}));
+  for (const auto print : {+[](std::ostream&out, const Page&page) { print_text(out, page); },
+                           +[](std::ostream&out, const Page&page) { print_markdown(out, page); },
+                           +[](std::ostream&out, const Page&page) { print_html(out, page); }}) {
+    std::ostringstream out;
+    print(out, page_of(differ));
+    EXPECT_THAT(out.str(), HasSubstr("bits: differ from step 2 on: a.bias"));
+  }
+  const std::string text = to_json(differ, std::nullopt, ExitCode::gate_failed);
+  EXPECT_THAT(text, HasSubstr("\"verdict\": \"differ\""));
+  EXPECT_THAT(text, HasSubstr("\"first_step\": 2"));
 }
 
 }  // namespace
