@@ -32,7 +32,7 @@ FLOORS = {
     "comm": [[".", "mpi gpu"], ["layout", "launch"]],
     "reports": [["statistics document", "json merge conditions", "attribution",
                  "compare imports",
-                 "sharing forecast", "formats/charts", "formats"]],
+                 "sharing forecast survey", "formats/charts", "formats"]],
     "models": [[".", "networks cpu cuda"]],
     "models/cuda": [["device", "kernels", "kernels/pointwise", "libraries", "compiler", "tuning", "."]],
 }

@@ -9,6 +9,10 @@
 #include "bench/cli/parse_value.h"
 #include "bench/cli/process.h"
 #include "bench/commands/program.h"
+#include "reports/formats/survey_text.h"
+#include "reports/json/json.h"
+#include "reports/json/report_files.h"
+#include "reports/survey/survey.h"
 
 namespace nearmetal {
 namespace {
@@ -75,8 +79,37 @@ Baseline read_base(const GateForm& form, RunSet& next, const Terminal& terminal)
   return base;
 }
 
+// Two reports of surveys, where both sides are one.
+std::optional<std::pair<Report, Report>> surveys_of(const CompareRequest& request) {
+  std::error_code ignored;
+  std::vector<Report> found;
+  for (const Places* side : {&request.base, &request.next}) {
+    if (side->size() != 1 || !std::filesystem::is_regular_file(side->front(), ignored)) return {};
+    found.push_back(read_report(side->front()));
+    if (!found.back().survey) return {};
+  }
+  return std::pair(std::move(found[0]), std::move(found[1]));
+}
+
+// Fails on whom the earlier survey did not have.
+ExitCode gate_survey(const Report& base, Report next, const CompareRequest& request,
+                     const Terminal& terminal) {
+  next.survey = new_since(base, next);
+  const bool any = !next.survey->suspects.empty() || !next.survey->faults.empty();
+  Page page = survey_page(next);
+  page.headlines.emplace_back(any ? "FAIL: the earlier survey did not have these"
+                                  : "PASS: nobody whom the earlier survey did not have");
+  publish(page, request, terminal);
+  if (request.json) terminal.out << to_json(next);
+  return any ? ExitCode::gate_failed : ExitCode::ok;
+}
+
 ExitCode run_gate(const GateForm& form, const Context& context) {
   const CompareRequest& request = form.request;
+  if (const auto surveys = surveys_of(request)) {
+    require_no_input(request, {request.base.front(), request.next.front()});
+    return gate_survey(surveys->first, surveys->second, request, context.terminal);
+  }
   if (std::ranges::count(request.options.allow_differ, "kind") > 0) {
     throw std::invalid_argument(
         "--allow-differ kind is for compare: a gate compares like with like");

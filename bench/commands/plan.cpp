@@ -207,7 +207,7 @@ std::string plain_text(const std::string& flag, const std::string& text) {
   throw std::invalid_argument(flag + " does not take '" + text + "'");
 }
 
-void add_layout_options(Options& options, PlanRequest& request) {
+void add_launch_options(Options& options, PlanRequest& request) {
   options
       .paths("LAYOUT", "LAYOUT...", request.layouts,
              "layout file, name of a shipped one, or layouts in short")
@@ -222,15 +222,6 @@ void add_layout_options(Options& options, PlanRequest& request) {
                    "--device: a layout's hosts decide; --hosts localhost:0 trains on the CPUs");
              })
       .group.clear();
-  options.number("--fractions", "JOBS", request.fractions, {2, 64},
-                 "jobs that share one GPU, in every way [batch on GPUs: 64]");
-  const auto take_axes = [&](const std::vector<std::string>& texts) {
-    for (const std::string& text : texts) request.grid.push_back(grid_axis_from(text));
-  };
-  options
-      .values("--grid", "NAME=VALUE,...",
-              "run each layout with each value; repeated: each combination", take_axes)
-      .takes = OptionSpec::Takes::each;
   options
       .values(
           "--variable", "NAME=VALUE", "environment of every rank, on each host; repeated: several",
@@ -244,20 +235,33 @@ void add_layout_options(Options& options, PlanRequest& request) {
             }
           })
       .takes = OptionSpec::Takes::each;
-  options.value("--batches", "N,N,...", "the same as --grid batch=N,N,...",
-                [&](const std::string& text) {
-                  request.grid.push_back({"batch", split(text, ","), "--batches"});
-                });
   options
       .value("--mpi", "tcp|ucx", "transport of MPI's messages [that of the file, or tcp]",
              request.mpi, parse_choice<MpiTransport>)
       .words = [] { return all_names<MpiTransport>(); };
-  options.value("--neighbours", "LOAD,LOAD,...",
-                "train in one job only; the others copy, compute or use pcie", request.neighbours,
-                distinct_loads);
   options.number("--repeats", "N", request.repeats, {1, 1000}, "fresh starts of each layout [5]");
   options.value("--job-limit", "TIME", "time after which a job counts as failed: 2h [30m]",
                 request.job_seconds, parse_duration);
+}
+
+void add_layout_options(Options& options, PlanRequest& request) {
+  add_launch_options(options, request);
+  options.number("--fractions", "JOBS", request.fractions, {2, 64},
+                 "jobs that share one GPU, in every way [batch on GPUs: 64]");
+  const auto take_axes = [&](const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) request.grid.push_back(grid_axis_from(text));
+  };
+  options
+      .values("--grid", "NAME=VALUE,...",
+              "run each layout with each value; repeated: each combination", take_axes)
+      .takes = OptionSpec::Takes::each;
+  options.value("--batches", "N,N,...", "the same as --grid batch=N,N,...",
+                [&](const std::string& text) {
+                  request.grid.push_back({"batch", split(text, ","), "--batches"});
+                });
+  options.value("--neighbours", "LOAD,LOAD,...",
+                "train in one job only; the others copy, compute or use pcie", request.neighbours,
+                distinct_loads);
 }
 
 Command plan_command() {

@@ -303,6 +303,7 @@ Command program() {
       import_command(),
       plan_command(),
       sweep_command(),
+      survey_command(),
       predict_command(),
       micro_command(),
       stress_command(),

@@ -38,6 +38,9 @@ Command stress_command();
 /// Runs what `plan` prints. Each run is in the journal when the next one starts. A layout that
 /// fails does not keep the others from running; the exit code is that of the first failure.
 Command sweep_command();
+/// A sweep whose runs tell which GPUs, links and hosts are slow, and which GPUs compute other bits.
+/// Exits with gate_failed where one is confirmed, inconclusive where too few could be judged.
+Command survey_command();
 /// Runs what run or sweep would for flags of another program, and prints as that does.
 Command tf_cnn_benchmarks_command();
 
@@ -46,8 +49,10 @@ Command tf_cnn_benchmarks_command();
 /// writes its report; what keeps it from starting (settings, device, a path) is thrown instead.
 ExitCode run_job(const RunRequest& request, const Context& context);
 
-/// How layouts are written in short, and the options of plan and sweep that say what to run.
+/// How layouts are written in short; the options that say where jobs run and how they are started,
+/// and with those of plan and sweep that say which there are.
 extern const char* const short_form_text;
+void add_launch_options(Options& options, PlanRequest& request);
 void add_layout_options(Options& options, PlanRequest& request);
 
 /// A value that can be part of a command line. Throws std::invalid_argument.

@@ -95,7 +95,8 @@ class Sweep {
     choose_kernels();
     for (const Launch& launch : plan_.launches) {
       if (stop_ != 0 || ended_ != ExitCode::ok) break;
-      if (!runs_->done(launch)) start(launch);  // a run before may have shown that it cannot run
+      // A run before may have shown that it cannot run.
+      if (!runs_->done(launch) && is_wanted(launch)) start(launch);
     }
     return finish();
   }
@@ -141,8 +142,13 @@ class Sweep {
 
   std::vector<Launch> launches_left() const {
     std::vector<Launch> left = plan_.launches;
-    std::erase_if(left, [this](const Launch& launch) { return runs_->done(launch); });
+    std::erase_if(
+        left, [this](const Launch& launch) { return runs_->done(launch) || !is_wanted(launch); });
     return left;
+  }
+
+  bool is_wanted(const Launch& launch) const {
+    return !form_.purpose || form_.purpose->wants(plan_, launch, runs_->entries());
   }
 
   void show_duration() const {
@@ -160,8 +166,13 @@ class Sweep {
     return files;
   }
 
+  std::string standard_name() const {
+    return default_report_name(form_.purpose ? form_.purpose->name : "sweep",
+                               report_.invocation.config.model);
+  }
+
   void choose_files() {
-    output_ = form_.output.value_or(default_report_name("sweep", report_.invocation.config.model));
+    output_ = form_.output.value_or(standard_name());
     std::error_code ignored;  // what is not there is none
     if (output_ == "-" || std::filesystem::is_character_file(output_, ignored)) {
       throw std::invalid_argument("--output: the journal lies beside the report; name a file");
@@ -255,6 +266,10 @@ class Sweep {
     report_ = report_of_sweep(plan_, unsupported_, runs_->entries(), std::move(report_));
     if (!all) report_.status = std::max(report_.status, Status::partial);
     ExitCode code = exit_code();
+    if (form_.purpose) {
+      const ExitCode found = form_.purpose->conclude(report_);
+      if (code == ExitCode::ok) code = found;
+    }
     report_.exit_code = static_cast<int>(code);
     if (leaves_out_host_info(report_)) leave_out_host_info(report_, host_names(plan_.file.hosts));
     const bool written = !has_file() || write();
@@ -270,19 +285,19 @@ class Sweep {
   }
 
   void print() const {
-    if (form_.json) {
-      terminal_.out << to_json(report_) << std::flush;
-    } else if (asked_by_) {
+    if (form_.purpose) {
+      form_.purpose->print(report_, terminal_);
+    } else if (asked_by_ && !form_.json) {
       asked_by_->print(terminal_.out, report_);
-    } else {
+    } else if (!form_.json) {
       print_sweep(terminal_.out, report_, terminal_.colour, form_.costs);
     }
+    if (form_.json) terminal_.out << to_json(report_) << std::flush;
   }
 
   bool write() const {
     try {
-      write_report_file(output_, to_json(report_), form_.force,
-                        default_report_name("sweep", report_.invocation.config.model));
+      write_report_file(output_, to_json(report_), form_.force, standard_name());
       return true;
     } catch (const OutputError& error) {
       terminal_.error(error.what());
@@ -333,18 +348,11 @@ and writes the report. --resume continues a journal, also with more --repeats th
 this machine CUDA_VISIBLE_DEVICES limits which GPUs are used.)";
 
 void add_sweep_options(Options& options, SweepForm& form) {
-  RunConfig& config = form.request.workload.config;
   add_layout_options(options, form.request);
   options.path("--mig-config", "FILE[#LABEL]", form.request.mig_config,
                "mig-parted file; start nothing unless the GPUs here match it");
   add_resume_options(options, form.resume);
-  options.path("--output", "FILE", form.output,
-               "report file [nearmetal-sweep-MODEL-TIME.report.json]");
-  options.toggle("--force", form.force,
-                 "replace an existing report, with the journal that it holds");
-  options.toggle("--json", form.json, "also print the report on stdout, instead of the table");
-  options.toggle("--quiet", config.quiet, "print no remarks and no progress");
-  options.toggle("--no-progress", config.no_progress, "print no progress line");
+  add_sweep_output_options(options, form);
   add_settings(options, form.request.workload, in_sweep);
   add_cost_options(options, form.costs);
   options.check([&form] { check(form.costs, !form.json); });
@@ -352,10 +360,7 @@ void add_sweep_options(Options& options, SweepForm& form) {
 
 ExitCode run_sweep_command(const SweepForm& form, const Context& context) {
   catch_stop_signals();
-  if (is_launched()) {
-    throw std::invalid_argument(
-        "sweep starts the ranks of its jobs itself: start it without mpirun");
-  }
+  require_no_launcher("sweep");
   return run_sweep(form, context);
 }
 
@@ -363,6 +368,23 @@ ExitCode run_sweep_command(const SweepForm& form, const Context& context) {
 
 ExitCode run_sweep(const SweepForm& form, const Context& context) {
   return Sweep(form, context).run();
+}
+
+void require_no_launcher(const char* command) {
+  if (!is_launched()) return;
+  throw std::invalid_argument(std::string(command) +
+                              " starts the ranks of its jobs itself: start it without mpirun");
+}
+
+void add_sweep_output_options(Options& options, SweepForm& form) {
+  RunConfig& config = form.request.workload.config;
+  options.path("--output", "FILE", form.output,
+               "report file [nearmetal-COMMAND-MODEL-TIME.report.json]");
+  options.toggle("--force", form.force,
+                 "replace an existing report, with the journal that it holds");
+  options.toggle("--json", form.json, "also print the report on stdout, instead of the table");
+  options.toggle("--quiet", config.quiet, "print no remarks and no progress");
+  options.toggle("--no-progress", config.no_progress, "print no progress line");
 }
 
 void add_resume_options(Options& options, ResumeOptions& resume) {

@@ -24,6 +24,7 @@
 #include "comm/layout/gpu_shares.h"
 #include "comm/layout/layout_json.h"
 #include "comm/layout/short_form.h"
+#include "comm/layout/survey_layouts.h"
 #include "comm/world.h"
 #include "models/load_module.h"
 #include "reports/json/json.h"
@@ -158,11 +159,31 @@ std::optional<Fractions> asked_fractions(const PlanRequest& request) {
   return Fractions{*request.fractions, request.neighbours};
 }
 
+// Other networks show whether GPUs compute the same bits, unless the user chose one; none does in
+// fp32, which --digest refuses on GPUs.
+std::vector<Layout> layouts_of_survey(const PlanRequest& request, const LayoutFile& file,
+                                      const std::vector<Host>& hosts) {
+  const auto& texts = file.workload.texts;
+  const auto is_given = [&](const char* setting) {
+    return request.workload.is_given(setting) || texts.contains(setting);
+  };
+  const bool is_fp32 = request.workload.is_given("precision")
+                           ? request.workload.config.precision == Precision::fp32
+                           : texts.contains("precision") && texts.at("precision") == "fp32";
+  const std::vector<Instance> instances = surveyed_instances(file.layouts, hosts);
+  const bool on_gpus = !instances.front().gpus.empty();
+  return survey_layouts(instances, is_fp32 && on_gpus ? SurveyedBits::none
+                                   : is_given("model") || is_given("precision")
+                                       ? SurveyedBits::own
+                                       : SurveyedBits::more);
+}
+
 // With the GPUs or CPUs of every instance, but for shapes.
 std::vector<Layout> asked_layouts(const PlanRequest& request, const LayoutFile& file,
                                   const std::vector<Host>& hosts) {
   const std::optional<Fractions> fractions = asked_fractions(request);
-  std::vector<Layout> layouts = fractions              ? fraction_layouts(hosts.front(), *fractions)
+  std::vector<Layout> layouts = request.survey         ? layouts_of_survey(request, file, hosts)
+                                : fractions            ? fraction_layouts(hosts.front(), *fractions)
                                 : file.layouts.empty() ? scaling_layouts(hosts)
                                                        : file.layouts;
   for (Layout& layout : layouts) {
@@ -384,7 +405,7 @@ LaunchPlan make_launch_plan(const PlanRequest& request) {
                         .workload = asked_workload(request, asked, hosts),
                         .grid = grid,
                         .repeats = asked.repeats,
-                        .order = asked.order,
+                        .order = request.survey ? Order::listed : asked.order,
                         .seed = asked.seed,
                         .limits = asked.limits};
   LaunchPlan plan = place_layouts(file, request, source);

@@ -42,7 +42,8 @@ struct PlanRequest {
   std::optional<std::string> mig_config;         // FILE or FILE#LABEL, which the GPUs must have
   std::optional<LayoutFile> file{};              // instead of `layouts`, with its hosts
   bool plain_alone = false;                      // see LaunchOptions
-  RunRequest workload;                           // its settings stand over the workload of the file
+  bool survey = false;  // of what `layouts` or the hosts have: survey_layouts() of it
+  RunRequest workload;  // its settings stand over the workload of the file
   Starter starter = Starter::sweep;
   std::string job_name{};     // of a MPIJob
   bool in_container = false;  // of an image that has the program on its PATH

@@ -4,6 +4,7 @@
 #include <array>
 #include <set>
 
+#include "base/text.h"
 #include "reports/conditions/machine_conditions.h"
 #include "reports/conditions/network_conditions.h"
 #include "reports/conditions/path_conditions.h"
@@ -42,6 +43,18 @@ constexpr std::array where_to_look = {
 static_assert(where_to_look.size() == names_of(Layer{}).size());
 
 }  // namespace
+
+std::vector<Finding> conditions_between(const ExplainedSide& base, const ExplainedSide& next) {
+  std::vector<Finding> found;
+  for (const Condition* condition : all_conditions()) {
+    if (condition->slowed.layers.empty()) continue;
+    std::optional<Finding> seen = found_between(*condition, base, next);
+    if (!seen) continue;
+    seen->code = condition->codes.attribution.value_or(condition->codes.doctor);
+    if (find_in(found, seen->code, &Finding::code) == nullptr) found.push_back(std::move(*seen));
+  }
+  return found;
+}
 
 std::vector<KnownCause> known_causes(const ExplainedSide& base, const ExplainedSide& next,
                                      const std::vector<LayerShare>& layers) {

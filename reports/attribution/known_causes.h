@@ -12,4 +12,8 @@ namespace nearmetal {
 std::vector<KnownCause> known_causes(const ExplainedSide& base, const ExplainedSide& next,
                                      const std::vector<LayerShare>& layers);
 
+/// All conditions that can slow runs and that the new side shows and the base does not, by their
+/// codes in attribution; those that are specific come first.
+std::vector<Finding> conditions_between(const ExplainedSide& base, const ExplainedSide& next);
+
 }  // namespace nearmetal

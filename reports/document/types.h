@@ -18,6 +18,7 @@
 #include "reports/document/run_config.h"
 #include "reports/document/sharing_mode.h"
 #include "reports/document/special_members.h"
+#include "reports/document/survey.h"
 #include "reports/document/warning.h"
 
 namespace nearmetal {
@@ -359,6 +360,8 @@ struct ConcurrentJob {
   SampleUnit sample = SampleUnit::image;     // in which its throughput is
   std::optional<double> flops_per_sample{};  // null: not told
   std::optional<int64_t> parameters{};       // of its network; null: not told
+  // The best of its buckets; null: it sums nothing, or not told.
+  std::optional<double> bus_bandwidth_bytes_per_second{};
 };
 
 /// A process that trains nothing and was there to disturb the jobs of a run: what it did while they
@@ -459,6 +462,7 @@ struct Report {
   std::vector<Arm> arms;
   std::vector<ImportedSource> sources{};   // of imported results
   std::vector<ForecastBasis> forecasts{};  // of kind predicted
+  std::optional<Survey> survey{};          // null: the report is of no survey
 };
 
 /// The configuration that the runs of an arm were asked for.

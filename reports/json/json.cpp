@@ -13,6 +13,7 @@
 #include "reports/json/json_reader.h"
 #include "reports/json/json_writer.h"
 #include "reports/json/report_fields.h"
+#include "reports/json/survey_fields.h"
 
 namespace nearmetal {
 namespace {
@@ -206,6 +207,7 @@ Report consistent_report_from_json(std::string text, const std::string& key) {
   const json::Document& config = document.at("invocation").at("config");
   try {
     require_consistent(report, [&](const std::string& name) { return config.contains(name); });
+    if (report.survey) require_consistent_survey(report);
   } catch (const InvalidReport& error) {
     throw InvalidReport(std::string("it contradicts itself: ") + error.what());
   }

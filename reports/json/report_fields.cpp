@@ -4,6 +4,7 @@
 
 #include "reports/document/settings.h"
 #include "reports/json/forecast_fields.h"
+#include "reports/json/survey_fields.h"
 
 namespace nearmetal::json {
 
@@ -398,6 +399,9 @@ void fields(Archive& field, Report& report) {
       "The files that imported results are of; empty unless the kind is imported; since 1.9");
   field.added("forecasts", report.forecasts,
               "What forecasts rest on; empty unless the kind is predicted; since 1.17");
+  field.added("survey", report.survey,
+              "What a survey found; null: the report is of none; "
+              "since 1.18");
 }
 
 void fields(Archive& field, LossScale& scale) {

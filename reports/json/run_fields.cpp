@@ -277,6 +277,9 @@ void fields(Archive& field, ConcurrentJob& job) {
               "Operations of a step, as those of the run; null: not reported; since 1.10");
   field.added("parameters", job.parameters, at_least(0),
               "Trained values of its network; null: not reported");
+  field.added("bus_bandwidth_bytes_per_second", job.bus_bandwidth_bytes_per_second, above(0),
+              "Of the best of its buckets; null: its ranks sum nothing, or not reported; since "
+              "1.18");
 }
 
 void fields(Archive& field, Run& run) {

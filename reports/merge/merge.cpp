@@ -280,6 +280,8 @@ void separate_unlike_jobs(const std::vector<Report>& jobs, Run& run) {
 }
 
 void add_job(const Run& job, double samples_per_second, Run& run) {
+  const Maybe<double> bus_bandwidth =
+      job.communication ? job.communication->best_bus_bandwidth_bytes_per_second : Maybe<double>();
   run.jobs.push_back({.ranks = std::ssize(job.ranks),
                       .throughput = samples_per_second,
                       .start_seconds = job.ranks[0].window_start_unix_seconds.value(),
@@ -287,7 +289,8 @@ void add_job(const Run& job, double samples_per_second, Run& run) {
                       .steps = job.window->steps,
                       .sample = job.sample,
                       .flops_per_sample = job.flops_per_sample,
-                      .parameters = job.parameters});
+                      .parameters = job.parameters,
+                      .bus_bandwidth_bytes_per_second = bus_bandwidth.value});
 }
 
 void merge_concurrent_throughput(const std::vector<Report>& jobs, Run& run) {

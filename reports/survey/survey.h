@@ -1,0 +1,32 @@
+// Which GPUs, links and hosts of a fleet are slow, and which GPUs compute other bits, by the runs
+// of a survey's report.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "reports/document/types.h"
+
+namespace nearmetal {
+
+/// By what its runs measured, whatever the names of its arms: ranks that train for themselves tell
+/// of devices and hosts, jobs of two ranks of links, digests of bits. The first `repeats` runs of
+/// an arm are the first look, which names suspects; only later ones are judged, so that a verdict
+/// does not rest on the runs for which its suspect was picked. The spread of a family is that of
+/// `baseline` where that survey has one of the part and kind. Units are of the report.
+Survey survey_of(const Report& report, int64_t repeats, const Report* baseline = nullptr);
+
+/// "GPU 3 of node1", "rank 5 (node1)", "node1", "GPU 0 of node1 - GPU 4 of node2".
+std::string units_text(const Report& report, const SurveyUnits& units);
+
+/// Suspects and faults of `next` that `base` does not have, as surveys of the same machines: by the
+/// UUIDs of GPUs, else by names of hosts.
+Survey new_since(const Report& base, const Report& next);
+
+/// The kind of hardware that counts where devices are compared.
+std::string kind_of(const Report& report, const SurveyUnit& unit);
+
+/// The unit that a rank is.
+SurveyUnit unit_of(const Rank& rank);
+
+}  // namespace nearmetal
