@@ -264,13 +264,14 @@ std::string other_steps(const ArmPair& pair, const CompareOptions& options) {
   return joined(names);
 }
 
-// In what the sides differ on which their bits may depend, but for how machines are split.
+// In what the sides differ on which their bits may depend. Where ranks are matters to sums alone.
 std::string fields_of_bits(const ArmPair& pair, const CompareOptions& options) {
+  const bool exchanges = std::ranges::any_of(
+      runs_of(pair), [](const SetRun* run) { return run->run.communication.has_value(); });
   std::vector<std::string> names;
-  for (const KeyDifference& difference : differences_within(pair, options)) {
-    const bool is_machine =
-        difference.is_treatment(options.form) && !pair.base->runs.front().run.communication;
-    if (difference.severity != Severity::kind && !is_machine) names.push_back(difference.name);
+  for (const KeyDifference& found : differences_within(pair, options)) {
+    const bool of_place = found.severity == Severity::layout || found.is_treatment(options.form);
+    if (found.severity != Severity::kind && (exchanges || !of_place)) names.push_back(found.name);
   }
   return joined(names);
 }

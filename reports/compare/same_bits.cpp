@@ -99,25 +99,21 @@ std::map<int64_t, std::string> device_models(const Run& run,
 
 std::vector<WrongBits> wrong_bits(std::span<const std::vector<DigestGroup>> runs,
                                   const Models& models) {
-  std::map<int64_t, WrongBits> found;
-  std::map<int64_t, std::vector<const DigestGroup*>> groups_of;  // a rank, one for each run
+  std::map<int64_t, std::vector<WrongBits>> found;
+  std::map<int64_t, std::vector<const DigestGroup*>> all;  // of each rank, one for each run
   for (const std::vector<DigestGroup>& groups : runs) {
     for (const DigestGroup& group : groups) {
-      for (const int64_t rank : group.ranks) groups_of[rank].push_back(&group);
+      for (const int64_t rank : group.ranks) all[rank].push_back(&group);
     }
-    for (const WrongBits& wrong : wrong_in_run(groups, models)) {
-      const auto [place, is_new] = found.try_emplace(wrong.rank, wrong);
-      const int64_t runs_before = is_new ? 0 : place->second.runs;
-      if (wrong.certain && !place->second.certain) place->second = wrong;
-      place->second.runs = runs_before + 1;
-    }
+    for (const WrongBits& wrong : wrong_in_run(groups, models)) found[wrong.rank].push_back(wrong);
   }
   return transformed(found, [&](const auto& of_rank) {
-    WrongBits wrong = of_rank.second;
-    const std::vector<const DigestGroup*>& own = groups_of[wrong.rank];
+    const std::vector<const DigestGroup*>& own = all[of_rank.first];
     const auto is_first = [&](const DigestGroup* group) { return group->steps == own[0]->steps; };
-    const bool is_always = std::ssize(own) == wrong.runs && std::ranges::all_of(own, is_first);
-    if (own.size() > 1) wrong.permanent = is_always;
+    WrongBits wrong = *std::ranges::max_element(of_rank.second, {}, &WrongBits::certain);
+    wrong.runs = std::ssize(of_rank.second);
+    const bool always = std::ssize(own) == wrong.runs && std::ranges::all_of(own, is_first);
+    if (own.size() > 1) wrong.permanent = always;
     return wrong;
   });
 }
@@ -141,7 +137,7 @@ SameBits same_bits(const ArmPair& pair, const RunSet& base, const RunSet& next,
     bits.verdict = BitsVerdict::not_asked;
     const bool known = !of_base[0].first.empty() && !of_next[0].first.empty();
     bits.reason = !other.empty() ? "the sides differ in " + other
-                  : known        ? "other kernels were chosen, or other devices took them"
+                  : known        ? "other kernels were chosen, or devices are of other models"
                                  : "device or kernels are not known";
   } else if (bits.first_step > 0) {
     bits.verdict = BitsVerdict::differ;

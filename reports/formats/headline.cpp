@@ -132,11 +132,12 @@ std::vector<std::string> conditions_of(const Comparison& comparison, const std::
 
 std::string sentence_of(const SameBits& bits, bool is_only) {
   const std::string begin = is_only ? "bits: " : "bits of '" + bits.arm + "': ";
-  const std::string reason = bits.reason.empty() ? "" : ": " + bits.reason;
-  if (bits.verdict == BitsVerdict::not_asked) return begin + "not asked for the same bits" + reason;
+  if (bits.verdict == BitsVerdict::not_asked)
+    return begin + "not asked for the same bits: " + bits.reason;
   if (bits.verdict == BitsVerdict::differ) {
     return begin + "differ from step " + std::to_string(bits.first_step) +
-           " on: " + joined_first(2, bits.differing) + reason;
+           " on: " + joined_first(2, bits.differing) +
+           (bits.reason.empty() ? "" : "; " + bits.reason);
   }
   const auto text = [](int64_t step) { return std::to_string(step); };
   return begin + "the same at steps " + joined(transformed(bits.steps, text)) + " (" +

@@ -250,7 +250,7 @@ TEST(SameBits, TheFirstDifferenceOfAnyRunIsNamed) {
   next.arms[0].runs[1].run.digests = {digest({0}, hash_b)};
   EXPECT_EQ(compared(side({digest({0})}), next).bits.at(0).verdict, BitsVerdict::differ);
   EXPECT_EQ(last_line(compared(side({digest({0})}), side({digest({0}, hash_b)}, 2))),
-            "bits: differ from step 2 on: a.bias: they have other seeds");
+            "bits: differ from step 2 on: a.bias; they have other seeds");
 }
 
 TEST(SameBits, AreNotAskedOfOtherKernelsOrWork) {
@@ -268,6 +268,25 @@ TEST(SameBits, AreNotAskedOfOtherKernelsOrWork) {
     for (Gpu& gpu : environment.gpus) gpu.multiprocessors = Unknown{"not told"};
   }
   EXPECT_THAT(last_line(compared(side({digest({0})}), unknown)), HasSubstr("are not known"));
+}
+
+TEST(SameBits, DependOnWhereRanksAreIfTheySumGradients) {
+  const auto spread = [](bool exchanges) {
+    RunSet set = side({digest({0})});
+    for (SetRun& run : set.arms[0].runs) {
+      std::vector<KeyField> key = run.key;
+      find_in(key, "ranks_per_instance", &KeyField::name)->value = "1 1";
+      run.key = key;
+      if (exchanges) run.run.communication.emplace();
+    }
+    return set;
+  };
+  const std::vector<std::string> allowed = {"ranks_per_instance"};
+  const Comparison alone = compared(side({digest({0})}), spread(false), allowed);
+  EXPECT_EQ(alone.bits.at(0).verdict, BitsVerdict::same);
+  const Comparison together = compared(side({digest({0})}), spread(true), allowed);
+  EXPECT_EQ(together.bits.at(0).verdict, BitsVerdict::not_asked);
+  EXPECT_THAT(last_line(together), HasSubstr("the sides differ in ranks_per_instance"));
 }
 
 TEST(SameBits, NeedDigestsOfBothSides) {
