@@ -237,7 +237,8 @@ std::span<const ExitMeaning> exit_meanings() {
   using enum ExitCode;
   static constexpr ExitMeaning meanings[] = {
       {ok, "ok"},
-      {gate_failed, "gate: shown to be worse, or changed under --fail-on any"},
+      {gate_failed,
+       "gate: shown to be worse, or changed under --fail-on any; compare --same-bits: bits differ"},
       {usage, "wrong options or configuration"},
       {inconclusive,
        "gate: inconclusive under a strict policy, too few runs, or a verdict in doubt"},
