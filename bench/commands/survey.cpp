@@ -9,6 +9,8 @@
 #include "bench/commands/compare.h"
 #include "bench/commands/program.h"
 #include "bench/commands/sweep.h"
+#include "bench/sweep/host_probe.h"
+#include "bench/sweep/supported_layouts.h"
 #include "bench/sweep/sweep_report.h"
 #include "reports/formats/survey_text.h"
 #include "reports/json/json.h"
@@ -32,8 +34,8 @@ spread of its own kind is looked at again, and judged by these fresh runs alone.
 take the same steps, and who computes other bits than most is named. docs/survey.md has the rule,
 its error rate, and what it finds.
 
-Exit codes: 0 nothing found, 1 a slow or wrong one is confirmed, 3 fewer than 4 of a kind: not
-  judged; others as of sweep.)";
+Exit codes: 0 nothing found, 1 a slow or wrong one is confirmed, or a host does not answer, 3 fewer
+  than 4 of a kind: not judged; others as of sweep.)";
 
 struct SurveyForm {
   SweepForm sweep;
@@ -96,7 +98,19 @@ Report read_survey(const std::string& file) {
   throw InvalidReport(file + " is no report of a survey");
 }
 
+// A host that is gone is a finding, not the end.
+std::vector<std::string> hosts_gone(const PlanRequest& request, const Terminal& terminal) {
+  const LaunchPlan plan = make_launch_plan(request);
+  const std::vector<Host> hosts = hosts_taken(plan);
+  if (hosts.size() < 2) return {};
+  require_mpirun(plan);
+  const std::vector<std::string> silent = silent_hosts(hosts, plan.file.launcher);
+  if (!silent.empty()) terminal.error("hosts that do not answer: " + joined(silent));
+  return silent;
+}
+
 ExitCode code_of(const Survey& survey) {
+  if (!survey.silent_hosts.empty()) return ExitCode::gate_failed;
   const bool any_slow = std::ranges::count(survey.suspects, true, &SurveySuspect::confirmed) > 0;
   if (any_slow || !survey.faults.empty()) return ExitCode::gate_failed;
   const bool any_judged = std::ranges::any_of(survey.families, [](const SurveyFamily& family) {
@@ -137,6 +151,7 @@ ExitCode run_survey(const SurveyForm& form, const Context& context) {
   const int64_t repeats = sweep.request.repeats.value_or(standard_repeats);
   sweep.request.survey = true;
   sweep.request.repeats = 2 * repeats;
+  sweep.request.silent_hosts = hosts_gone(sweep.request, context.terminal);
   Course course(repeats, before);
   sweep.purpose = Purpose{.name = "survey",
                           .wants =
@@ -147,6 +162,11 @@ ExitCode run_survey(const SurveyForm& form, const Context& context) {
                           .conclude =
                               [&](Report& report) {
                                 report.survey = survey_of(report, repeats, before);
+                                std::vector<std::string>& gone = report.survey->silent_hosts;
+                                gone = sweep.request.silent_hosts;
+                                if (report.status == Status::failed) {
+                                  append(gone, hosts_gone(sweep.request, context.terminal));
+                                }
                                 return code_of(*report.survey);
                               },
                           .print =

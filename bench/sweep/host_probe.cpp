@@ -151,6 +151,15 @@ std::vector<HostFacts> ask_hosts(const std::vector<Host>& hosts, const Launcher&
   return {};
 }
 
+std::vector<std::string> silent_hosts(const std::vector<Host>& hosts, const Launcher& launcher) {
+  if (hosts.empty() || !ask_hosts(hosts, launcher).empty()) return {};
+  if (hosts.size() == 1) return {hosts.front().name};
+  const auto middle = hosts.begin() + std::ssize(hosts) / 2;
+  std::vector<std::string> silent = silent_hosts({hosts.begin(), middle}, launcher);
+  append(silent, silent_hosts({middle, hosts.end()}, launcher));
+  return silent;
+}
+
 std::string hosts_of_one_machine(const std::vector<Host>& hosts, std::span<const HostFacts> facts) {
   for (size_t i = 0; i < facts.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {

@@ -48,6 +48,9 @@ PlacedJob one_rank_each(const std::vector<Host>& hosts, const Launcher& launcher
 /// Takes a second, half a minute where a host does not answer.
 std::vector<HostFacts> ask_hosts(const std::vector<Host>& hosts, const Launcher& launcher);
 
+/// The names of those that do not answer, found by asking halves of them.
+std::vector<std::string> silent_hosts(const std::vector<Host>& hosts, const Launcher& launcher);
+
 /// One line that names two hosts that are one machine; empty: there are none.
 std::string hosts_of_one_machine(const std::vector<Host>& hosts, std::span<const HostFacts> facts);
 

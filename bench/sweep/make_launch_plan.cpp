@@ -170,7 +170,8 @@ std::vector<Layout> layouts_of_survey(const PlanRequest& request, const LayoutFi
   const bool is_fp32 = request.workload.is_given("precision")
                            ? request.workload.config.precision == Precision::fp32
                            : texts.contains("precision") && texts.at("precision") == "fp32";
-  const std::vector<Instance> instances = surveyed_instances(file.layouts, hosts);
+  const std::vector<Instance> instances =
+      surveyed_instances(file.layouts, hosts, request.silent_hosts);
   const bool on_gpus = !instances.front().gpus.empty();
   return survey_layouts(instances, is_fp32 && on_gpus ? SurveyedBits::none
                                    : is_given("model") || is_given("precision")

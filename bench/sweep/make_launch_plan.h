@@ -42,6 +42,7 @@ struct PlanRequest {
   std::optional<std::string> mig_config;         // FILE or FILE#LABEL, which the GPUs must have
   std::optional<LayoutFile> file{};              // instead of `layouts`, with its hosts
   bool plain_alone = false;                      // see LaunchOptions
+  std::vector<std::string> silent_hosts;         // which a survey leaves out
   bool survey = false;  // of what `layouts` or the hosts have: survey_layouts() of it
   RunRequest workload;  // its settings stand over the workload of the file
   Starter starter = Starter::sweep;

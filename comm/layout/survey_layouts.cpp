@@ -107,7 +107,8 @@ size_t rounds_of_hosts(size_t hosts) {
 }
 
 std::vector<Instance> surveyed_instances(const std::vector<Layout>& asked,
-                                         const std::vector<Host>& hosts) {
+                                         const std::vector<Host>& hosts,
+                                         const std::vector<std::string>& silent) {
   std::vector<Instance> all;
   if (asked.empty()) {
     for (const Host& host : hosts) all.push_back(all_of(host));
@@ -124,6 +125,9 @@ std::vector<Instance> surveyed_instances(const std::vector<Layout>& asked,
     }
     all = joined_by_host(jobs);
   }
+  std::erase_if(all, [&](const Instance& instance) {
+    return std::ranges::find(silent, instance.host) != silent.end();
+  });
   int64_t ranks = 0;
   for (const Instance& instance : all) ranks += ranks_of(instance);
   if (ranks > 1) return all;

@@ -77,6 +77,7 @@ struct Survey {
   std::vector<SurveyFamily> families;
   std::vector<SurveySuspect> suspects;
   std::vector<SurveyFault> faults;
+  std::vector<std::string> silent_hosts;  // which do not answer
 };
 
 }  // namespace nearmetal

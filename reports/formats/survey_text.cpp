@@ -73,6 +73,9 @@ std::string fault_text(const Report& report, const SurveyFault& fault) {
 
 void add_headlines(const Report& report, Page& page) {
   const Survey& survey = *report.survey;
+  if (!survey.silent_hosts.empty()) {
+    page.headlines.push_back("hosts that do not answer: " + joined(survey.silent_hosts));
+  }
   for (const SurveyFault& fault : survey.faults) {
     page.headlines.push_back(fault_text(report, fault));
   }

@@ -93,6 +93,8 @@ void fields(Archive& field, Survey& survey) {
   field("families", survey.families);
   field("suspects", survey.suspects);
   field("faults", survey.faults);
+  field("silent_hosts", survey.silent_hosts,
+        "Which do not answer; left out where that was seen at the start");
 }
 
 }  // namespace json

@@ -156,11 +156,15 @@ std::map<FamilyKey, Means> families_of(const Report& report, const FleetLogs& lo
   return families;
 }
 
-std::optional<UnitSpread> known_spread(const Report* baseline, const FamilyKey& key) {
+// None where it knows less than that many members themselves tell.
+std::optional<UnitSpread> known_spread(const Report* baseline, const FamilyKey& key,
+                                       size_t members) {
   if (baseline == nullptr) return std::nullopt;
   for (const SurveyFamily& family : baseline->survey->families) {
     const bool is_it = family.part == key.first && family.kind == key.second;
-    if (is_it && family.spread) return UnitSpread{*family.spread, *family.degrees_of_freedom};
+    if (!is_it || !family.spread) continue;
+    if (*family.degrees_of_freedom < static_cast<double>(members)) continue;
+    return UnitSpread{*family.spread, *family.degrees_of_freedom};
   }
   return std::nullopt;
 }
@@ -293,7 +297,7 @@ Survey survey_of(const Report& report, int64_t repeats, const Report* baseline) 
   for (const auto& [key, means] : first) {
     std::vector<double> logs;
     for (const auto& [units, log] : means) logs.push_back(log);
-    const std::optional<UnitSpread> known = known_spread(baseline, key);
+    const std::optional<UnitSpread> known = known_spread(baseline, key, means.size());
     const std::optional<FleetSpeed> fleet = fleet_speed(logs, survey.error_rate, known);
     SurveyFamily& family = survey.families.emplace_back(family_of(key, means, fleet));
     family.by_baseline = known.has_value();

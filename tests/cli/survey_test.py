@@ -87,6 +87,13 @@ class Survey(cli.CliTest):
         self.assertIn("not judged, as fewer than 4 are of a kind: 2 ", process.out)
         self.assertEqual([len(arm["runs"]) for arm in self.validated("s.json")["arms"]], [1, 1])
 
+    def test_a_host_that_does_not_answer_is_a_finding(self):
+        process = self.survey("2x1x2", "--hosts", "localhost:0,nowhere.invalid:0", "--repeats", "1",
+                              "--output", "s.json")
+        self.assertEqual(process.returncode, 1, process.out + process.err)
+        self.assertIn("hosts that do not answer: nowhere.invalid", process.out)
+        self.assertEqual(self.validated("s.json")["survey"]["silent_hosts"], ["nowhere.invalid"])
+
     def test_what_cannot_be_surveyed_is_refused(self):
         self.assert_refused(self.survey("1x1x1", "--hosts", "localhost:0"), 2, "here is one")
         self.assert_refused(self.survey("1x1x2", "1x1x4", "--hosts", "localhost:0"), 2, "one layout")
