@@ -161,10 +161,13 @@ constexpr double surprise = 0.01;
 bool is_far_from_others(const std::vector<double>& logs, size_t at) {
   std::vector<double> others = logs;
   others.erase(others.begin() + static_cast<std::ptrdiff_t>(at));
-  const auto count = static_cast<double>(others.size());
-  const double error = std::sqrt(variance(others) * (1 + 1 / count));
-  if (!(error > 0)) return false;
-  return p_of_no_difference({logs[at] - mean(others), error, count - 1}) * (count + 1) < surprise;
+  const auto of_others = mean_of_logs(others);
+  if (!of_others) return false;  // equal but for rounding
+  const auto count = static_cast<double>(logs.size());
+  const LogEstimate difference{logs[at] - of_others->value,
+                               of_others->standard_error * std::sqrt(count),
+                               of_others->degrees_of_freedom};
+  return p_of_no_difference(difference) * count < surprise;
 }
 
 double squares(std::span<const double> part) {
@@ -191,7 +194,8 @@ size_t sums_below(const std::vector<double>& counts, double share) {
   double all = 0, below = 0;
   for (const double count : counts) all += count;
   size_t sums = 0;
-  while (sums < counts.size() && (below += counts[sums] / all) <= share) ++sums;
+  const double most = share * all * (1 + 1e-12);  // 1 - 0.9 is a little less than 0.1
+  while (sums < counts.size() && (below += counts[sums]) <= most) ++sums;
   return sums;
 }
 
@@ -212,7 +216,7 @@ struct PairValues {
     constexpr double resolution = 1e-15;
     if (at_most(least) > below) return least;
     double low = least, high = most;
-    while (high - low > resolution) {
+    while (high - low > resolution * std::max(1.0, std::abs(high))) {
       const double middle = std::midpoint(low, high);
       (at_most(middle) > below ? high : low) = middle;
     }

@@ -108,6 +108,13 @@ TEST(Shift, IsTheMedianOfDifferences) {
   EXPECT_NEAR(large.interval->lower, -2, 1e-12) << "qwilcox(.05, 40, 40) is 629";
 }
 
+// Logarithms of 8 and more are not resolved to 1e-15.
+TEST(Shift, OfAProcessorBesideGpusEnds) {
+  const Shift found = shift_of(Samples{1.9, 2.0, 2.1}, Samples{9000, 9100, 9200}, .9);
+  EXPECT_NEAR(std::exp(found.value), 4550, 1e-6);
+  EXPECT_NEAR(std::exp(found.interval->upper), 9200 / 1.9, 1e-6);
+}
+
 TEST(Shift, OfPairsIsTheMedianOfTheirMeans) {
   const Samples differences = {1, 2, 3, 4, 9};
   const Shift found = shift_of_pairs(differences, .9);
