@@ -328,6 +328,24 @@ def check_documents(root):
                     yield f"{path.relative_to(root)}:{number}: there is no {name}"
 
 
+def check_lists(root):
+    """Sources that no list of CMake names, so that nothing builds them."""
+    lists = "\n".join(path.read_text(encoding="utf-8") for folder in (*SOURCES, "tests")
+                      for path in (root / folder).rglob("CMakeLists.txt"))
+    for path in source_files(root):
+        if lists and path.suffix != ".h" and not re.search(rf"\b{re.escape(path.name)}\b", lists):
+            yield f"{path.relative_to(root).as_posix()}:1: no CMakeLists.txt names it"
+
+
+def check_mutants(root):
+    """Mutants whose expression is not once in their file (tests/mutants.py)."""
+    mutants = root / "tests/mutants.json"
+    for mutant in json.loads(mutants.read_text(encoding="utf-8")) if mutants.is_file() else []:
+        path = root / mutant["file"]
+        if not path.is_file() or path.read_text(encoding="utf-8").count(mutant["was"]) != 1:
+            yield f"tests/mutants.json:1: the expression of \"{mutant['id']}\" is not once in {mutant['file']}"
+
+
 def check_facts(root):
     """Facts that nobody judges and nobody calls evidence: a bad value of one would be seen by none."""
     schema = root / "reports/schema/report.schema.json"
@@ -395,6 +413,8 @@ def check(root):
     yield from check_definitions(root)
     yield from check_reach(root)
     yield from check_documents(root)
+    yield from check_lists(root)
+    yield from check_mutants(root)
     yield from check_facts(root)
     yield from check_sentences(root)
     yield from check_codes(root)

@@ -176,6 +176,22 @@ class CheckSources(unittest.TestCase):
         self.assertEqual(self.breaches({"reports/imports/a.cpp": "line.text.find('x');\n",
                                         "reports/json/a.cpp": "print(warning.text + other.seen);\n"}), [])
 
+    def test_sources_are_in_a_list_of_cmake(self):
+        planted = {"tests/CMakeLists.txt": "test(unit/a_test.cpp)", "bench/CMakeLists.txt": "cli/command_line.cpp",
+                   "models/CMakeLists.txt": "cpu/conv.cpp", "reports/CMakeLists.txt": "json/json.cpp"}
+        self.assertEqual(self.breaches(planted), [])
+        planted["tests/unit/forgotten_test.cpp"] = ""
+        self.assertEqual(self.breaches(planted),
+                         ["tests/unit/forgotten_test.cpp:1: no CMakeLists.txt names it"])
+
+    def test_mutants_have_their_expression(self):
+        mutant = {"id": "none left", "file": "models/a.cpp", "was": "left == 0", "becomes": "left != 0"}
+        planted = {"tests/mutants.json": json.dumps([mutant]), "models/a.cpp": "bool b = left == 0;\n"}
+        self.assertEqual(self.breaches(planted), [])
+        for text in ("bool b = left != 0;\n", "bool b = left == 0, c = left == 0;\n"):
+            self.assertEqual(self.breaches({**planted, "models/a.cpp": text}),
+                             ['tests/mutants.json:1: the expression of "none left" is not once in models/a.cpp'])
+
     def test_exit_codes_are_expected_by_tests(self):
         planted = {"base/errors.h": "enum class ExitCode : int {\n  ok = 0,\n  hung_up = 129,\n};\n",
                    "tests/unit/b_test.cpp": "EXPECT_EQ(code, ExitCode::ok);"}
