@@ -13,8 +13,7 @@
 #include "base/text.h"
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/work_text.h"
-#include "reports/forecast/exchange.h"
-#include "reports/forecast/growth.h"
+#include "reports/forecast/step_time.h"
 #include "reports/statistics/statistics.h"
 
 namespace nearmetal {
@@ -242,19 +241,16 @@ class Forecaster {
   Outcome at(const JobSize& size) const {
     std::vector<StepParts> exchanges;  // by the share of the network that sums reach
     for (const double reached : reached_shares) {
-      const bool matters =
-          exchange_ && request_.network && exchange_->asked.crosses_hosts(size.ranks);
-      if (reached < 1 && !matters) break;
-      StepParts& parts = exchanges.emplace_back();
       if (!exchange_) break;
       SimulatedJob job = exchange_->asked;
       job.between.bytes_per_second *= reached;
-      parts = exchange_parts(std::move(job), size);
+      exchanges.push_back(exchange_parts(job, size));
+      if (!request_.network || !job.crosses_hosts(size.ranks)) break;
     }
-    const std::vector<Possibility> possibilities = growth_->at(size);
+    if (exchanges.empty()) exchanges.emplace_back();
     Outcome answer;
     std::vector<std::array<double, term_names.size()>> terms;
-    for (const auto& [slows, noise, seconds] : possibilities) {
+    for (const auto& [slows, noise, seconds] : growth_->at(size)) {
       StepParts parts = exchanges[terms.size() / 2 % exchanges.size()];
       if (!slows) parts.back() = 0;
       auto& all = terms.emplace_back();
@@ -293,13 +289,12 @@ class Forecaster {
     if (per_host_ > 0) point.hosts = (ranks + per_host_ - 1) / per_host_;
     if (size.batch > 0) point.batch = size.batch;
     point.efficiency = point.rate.median / static_cast<double>(ranks) / of_fewest;
-    double largest = 0;
     for (size_t k = 0; k < term_names.size(); ++k) {
       if (answer.terms[k] != 0) point.terms.push_back({term_names[k], answer.terms[k]});
-      if (k == 0 || answer.terms[k] <= largest) continue;
-      largest = answer.terms[k];
-      point.dominant = term_names[k];
     }
+    const auto* const largest =
+        std::ranges::max_element(answer.terms.begin() + 1, answer.terms.end());
+    if (*largest > 0) point.dominant = term_names[largest - answer.terms.begin()];
     point.enough_bits_per_second = point.enough_latency_seconds =
         Unknown{"throughput alone tells of no network"};
     if (!exchange_ || ranks == 1) return point;
