@@ -104,16 +104,11 @@ size_t most_numbers_of_ranks(const SizesByWork& groups) {
 
 // Of runs of an arm, relative.
 double deviation_of(const MeasuredSizes& sizes) {
-  double squares = 0, freedom = 0;
-  for (const MeasuredSize& size : sizes) {
-    if (size.runs.size() < 2) continue;
-    const auto more = static_cast<double>(size.runs.size() - 1);
-    squares += more * variance(transformed(size.runs, [](const SetRun* run) {
-                 return std::log(*run->run.throughput);
-               }));
-    freedom += more;
-  }
-  return freedom > 0 ? std::max(least_deviation, std::sqrt(squares / freedom)) : usual_deviation;
+  const auto log_of = [](const SetRun* run) { return std::log(*run->run.throughput); };
+  PooledVariance of_runs;
+  for (const MeasuredSize& size : sizes) of_runs.add(transformed(size.runs, log_of));
+  return of_runs.degrees_of_freedom > 0 ? std::max(least_deviation, std::sqrt(of_runs.value()))
+                                        : usual_deviation;
 }
 
 std::string sizes_text(const MeasuredSizes& sizes) {

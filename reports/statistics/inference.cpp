@@ -220,19 +220,6 @@ namespace {
 
 double count(const Sessions& sessions) { return static_cast<double>(sessions.size()); }
 
-// Squared deviations from the mean of each group.
-struct Squares {
-  double sum = 0, degrees_of_freedom = 0;
-
-  void add(std::span<const double> group) {
-    if (group.size() < 2) return;
-    const auto freedom = static_cast<double>(group.size() - 1);
-    sum += variance(group) * freedom;
-    degrees_of_freedom += freedom;
-  }
-  double pooled_variance() const { return degrees_of_freedom > 0 ? sum / degrees_of_freedom : 0; }
-};
-
 // Mean of 1 / runs: the part of a run's variance that is left in the mean of a session.
 double share_left(const Sessions& sessions) {
   double sum = 0;
@@ -276,7 +263,7 @@ std::optional<SessionDifference> difference_of_means(const Sessions& base, const
 // the runs in them explain, which is added for the runs that there are.
 std::optional<SessionDifference> pooled_difference(const Sessions& base, const Sessions& next,
                                                    const Sessions& others) {
-  Squares of_means, of_runs;
+  PooledVariance of_means, of_runs;
   double explained = 0;
   for (const Sessions* side : {others.empty() ? &base : &others, &next}) {
     of_means.add(session_means(*side));
@@ -284,9 +271,9 @@ std::optional<SessionDifference> pooled_difference(const Sessions& base, const S
     for (const auto& [name, runs] : *side) of_runs.add(runs);
   }
   if (of_means.degrees_of_freedom == 0) return std::nullopt;
-  const double n = count(base), m = count(next), within = of_runs.pooled_variance();
+  const double n = count(base), m = count(next), within = of_runs.value();
   const double between =
-      std::max(0.0, of_means.pooled_variance() - within * explained / of_means.degrees_of_freedom);
+      std::max(0.0, of_means.value() - within * explained / of_means.degrees_of_freedom);
   const double error =
       between * (1 / n + 1 / m) + within * (share_left(base) / n + share_left(next) / m);
   if (!(error > 0)) return std::nullopt;
@@ -363,21 +350,20 @@ std::optional<LogEstimate> difference_from_machines(std::span<const Sessions> ma
     return by_sessions ? session_means(of_one) : of_one.begin()->second;
   };
   std::vector<double> means;
-  double squares = 0, degrees = 0, shares = 0;
+  PooledVariance of_parts;
+  double shares = 0;
   for (const Sessions& of_one : machines) {
     const std::vector<double> parts = parts_of(of_one);
-    const auto count = static_cast<double>(parts.size());
     means.push_back(mean(parts));
-    shares += 1 / count;
-    degrees += count - 1;
-    if (parts.size() > 1) squares += (count - 1) * variance(parts);
+    shares += 1 / static_cast<double>(parts.size());
+    of_parts.add(parts);
   }
   const auto count = static_cast<double>(means.size());
   const double between = variance(means);
   if (between == 0) return std::nullopt;
   const std::vector<double> parts = parts_of(next);
   const double lacking = 1 / static_cast<double>(parts.size()) - shares / count;
-  const double within = degrees > 0 ? squares / degrees * std::max(0.0, lacking) : 0;
+  const double within = of_parts.value() * std::max(0.0, lacking);
   return LogEstimate{mean(session_means(next)) - mean(means),
                      std::sqrt(between * (1 + 1 / count) + within), count - 1};
 }

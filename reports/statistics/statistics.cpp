@@ -263,6 +263,16 @@ double variance(std::span<const double> samples) {
   return sum / static_cast<double>(samples.size() - 1);
 }
 
+void PooledVariance::add(std::span<const double> group) {
+  if (group.size() < 2) return;
+  sum += squares(group);
+  degrees_of_freedom += static_cast<double>(group.size() - 1);
+}
+
+double PooledVariance::value() const {
+  return degrees_of_freedom > 0 ? sum / degrees_of_freedom : 0;
+}
+
 double quantile(std::span<const double> samples, double share) {
   require_samples(samples);
   if (!(share >= 0 && share <= 1)) throw std::invalid_argument("a quantile lies within 0 and 1");

@@ -22,6 +22,14 @@ double jain_fairness(std::span<const double> samples);
 /// Unbiased; of at least 2 samples.
 double variance(std::span<const double> samples);
 
+/// The variance within groups that vary alike, each around its own mean.
+struct PooledVariance {
+  double sum = 0;  // of squares
+  double degrees_of_freedom = 0;
+  void add(std::span<const double> group);
+  double value() const;  // 0 where no group has 2 samples
+};
+
 /// Linear interpolation between order statistics: type 7 of Hyndman and Fan, "Sample Quantiles in
 /// Statistical Packages", 1996; the default of R and NumPy. `share` lies within 0 and 1.
 double quantile(std::span<const double> samples, double share);

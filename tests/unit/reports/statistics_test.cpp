@@ -20,6 +20,16 @@ TEST(Statistics, MeanAndMedian) {
 }
 
 // R: quantile(c(15, 20, 35, 40, 50), c(0.05, 0.3, 0.4, 0.95), type = 7)
+TEST(Statistics, PooledVarianceIsThatWithinGroups) {
+  PooledVariance pooled;
+  pooled.add(Samples{7});
+  EXPECT_EQ(pooled.value(), 0) << "one value tells nothing";
+  pooled.add(Samples{1, 3});
+  pooled.add(Samples{100, 101, 102, 103});
+  EXPECT_EQ(pooled.degrees_of_freedom, 4);
+  EXPECT_DOUBLE_EQ(pooled.value(), (2 + 5) / 4.0);
+}
+
 TEST(Statistics, QuantilesInterpolateAsInR) {
   const Samples samples{50, 15, 40, 20, 35};
   EXPECT_DOUBLE_EQ(quantile(samples, 0.05), 16);
