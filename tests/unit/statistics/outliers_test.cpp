@@ -105,6 +105,9 @@ TEST(FleetSpeed, FewerThanFourUnitsAreNotJudged) {
   EXPECT_FALSE(fleet_speed(Logs{1, 1.01, 0.5}, alpha));
   EXPECT_FALSE(fleet_speed(Logs{1, 1.01, 0.5}, alpha, UnitSpread{0.01, 100}));
   EXPECT_THAT(suspects({1, 1.01, 1.02, -9}), ElementsAre(3));
+  EXPECT_NEAR(fleet_speed(Logs{0, 0.01, -0.01, -0.2}, alpha)->suspects.at(0).p, 0.00663351744471372,
+              1e-12)
+      << "the only candidate has all of alpha";
 }
 
 // More than a quarter is no exception, but a second kind of unit.
@@ -188,6 +191,19 @@ TEST(RepeatedSuspects, AKnownSpreadTakesThePlaceOfTheFleets) {
   const auto wide = repeated_suspects(one_slow, std::vector<size_t>{7}, UnitSpread{0.2, 15});
   EXPECT_GT(wide->front().p, alpha);
   EXPECT_EQ(wide->front().difference.degrees_of_freedom, 15);
+}
+
+// By scipy: nct.sf of t.isf(share of alpha / units), solved by brentq.
+TEST(DetectableSlowness, IsThatOfTheFirstCandidate) {
+  const auto of = [](size_t others, double power) {
+    const double degrees = static_cast<double>(others) - 1;
+    return detectable_slowness({0, {0.01, degrees}, 0, others, {}}, alpha, power);
+  };
+  EXPECT_NEAR(of(3, 0.5), 0.058289137104700295, 1e-6);
+  EXPECT_NEAR(of(6, 0.8), 0.0501559105639936, 1e-6);
+  EXPECT_NEAR(of(7, 0.95), 0.06350444746653483, 1e-6);
+  EXPECT_NEAR(detectable_slowness({0, {0.02, 6}, 0, 7, {}}, alpha, 0.95, UnitSpread{0.01, 1000}),
+              0.04338574279815899, 1e-6);
 }
 
 TEST(DetectableSlowness, ShrinksWithTheSpreadAndWithWhatIsKnownOfIt) {
