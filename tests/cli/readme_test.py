@@ -119,7 +119,7 @@ class Readme(cli.CliTest):
         for number in ("", "2", "3"):
             for name, copies in (("old", ("metal", "run")), ("new", ("vm", "pod"))):
                 report = f"{name}{number}.json"
-                self.assertEqual(self.tiny("--steps", "3", "--output", report).returncode, 0)
+                self.assertEqual(self.tiny("--steps", "3", "--digest", "--output", report).returncode, 0)
                 for copy in copies:
                     shutil.copy(self.path(report), self.path(f"{copy}{number}.json"))
             node = self.report(f"old{number}.json")
