@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <limits>
 #include <stdexcept>
+#include <tuple>
 
 #include "bench/cli/parse_value.h"
 #include "bench/cli/process.h"
@@ -80,12 +81,15 @@ Baseline read_base(const GateForm& form, RunSet& next, const Terminal& terminal)
 }
 
 // Two reports of surveys, where both sides are one.
-std::optional<std::pair<Report, Report>> surveys_of(const CompareRequest& request) {
+std::optional<std::pair<Report, Report>> surveys_of(const GateForm& form) {
+  const auto& [base, next] = std::tie(form.request.base, form.request.next);
+  if (base.size() != 1 || next.size() != 1) return {};
   std::error_code ignored;
   std::vector<Report> found;
-  for (const Places* side : {&request.base, &request.next}) {
-    if (side->size() != 1 || !std::filesystem::is_regular_file(side->front(), ignored)) return {};
-    found.push_back(read_report(side->front()));
+  for (const std::string& file :
+       {place_of_baseline(form.baselines_folder, base.front()), next.front()}) {
+    if (!std::filesystem::is_regular_file(file, ignored)) return {};
+    found.push_back(read_report(file));
     if (!found.back().survey) return {};
   }
   return std::pair(std::move(found[0]), std::move(found[1]));
@@ -106,7 +110,7 @@ ExitCode gate_survey(const Report& base, Report next, const CompareRequest& requ
 
 ExitCode run_gate(const GateForm& form, const Context& context) {
   const CompareRequest& request = form.request;
-  if (const auto surveys = surveys_of(request)) {
+  if (const auto surveys = surveys_of(form)) {
     require_no_input(request, {request.base.front(), request.next.front()});
     return gate_survey(surveys->first, surveys->second, request, context.terminal);
   }
