@@ -98,8 +98,12 @@ std::optional<std::pair<Report, Report>> surveys_of(const GateForm& form) {
 // Fails on whom the earlier survey did not have.
 ExitCode gate_survey(const Report& base, Report next, const CompareRequest& request,
                      const Terminal& terminal) {
-  next.survey = new_since(base, next);
-  const bool any = !next.survey->suspects.empty() || !next.survey->faults.empty();
+  const Survey fresh = new_since(base, next);
+  const bool any = !fresh.suspects.empty() || !fresh.faults.empty();
+  for (SurveySuspect& suspect : next.survey->suspects) {
+    suspect.known =
+        suspect.confirmed && !find_in(fresh.suspects, suspect.units, &SurveySuspect::units);
+  }
   Page page = survey_page(next);
   page.headlines.emplace_back(any ? "FAIL: the earlier survey did not have these"
                                   : "PASS: nobody whom the earlier survey did not have");

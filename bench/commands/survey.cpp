@@ -65,6 +65,9 @@ class Course {
     const Task task = task_of(plan, launch.layout);
     if (task == Task::all) return launch.repeat <= repeats_;
     if (task == Task::bits ? launch.repeat == 1 : launch.repeat <= repeats_) return true;
+    // Repeats follow one another: before that, the first look is not over.
+    const int64_t last = task == Task::bits ? launch.repeat : repeats_;
+    if (entries.empty() || entries.back().repeat < last) return false;
     look(plan, entries);
     if (task == Task::bits) {
       const std::string& arm = plan.placements[launch.layout].layout;

@@ -1,9 +1,10 @@
 #include "reports/formats/survey_text.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/text.h"
-#include "reports/formats/headline.h"
+#include "reports/formats/charts/charts.h"
 #include "reports/survey/survey.h"
 
 namespace nearmetal {
@@ -81,7 +82,8 @@ void add_headlines(const Report& report, Page& page) {
   }
   for (const SurveySuspect& suspect : survey.suspects) {
     if (!suspect.confirmed) continue;
-    page.headlines.push_back(name_of(report, suspect) + " is slow: " + difference_text(suspect) +
+    page.headlines.push_back(name_of(report, suspect) + " is slow" +
+                             (suspect.known ? ", as before: " : ": ") + difference_text(suspect) +
                              " against the others" +
                              (suspect.causes.empty() ? "" : "; " + causes_text(suspect.causes)));
   }
@@ -166,6 +168,45 @@ TitledTable members_table(const Report& report, const SurveyFamily& family) {
   return titled;
 }
 
+Plot members_plot(const Report& report, const SurveyFamily& family) {
+  Series others{.colour = 0}, suspects{.title = "suspects", .colour = 1};
+  std::vector<std::string> rows;
+  double most = *family.found_from;
+  for (const SurveyMember& member : family.members) {
+    most = std::max(most, std::abs(member.difference));
+    if (rows.size() == most_rows) continue;
+    const bool is_suspect =
+        std::ranges::any_of(report.survey->suspects, [&](const SurveySuspect& suspect) {
+          return suspect.part == family.part && suspect.units == member.units;
+        });
+    (is_suspect ? suspects : others)
+        .marks.push_back({100 * member.difference, static_cast<double>(rows.size())});
+    rows.push_back(units_text(report, member.units));
+  }
+  Plot plot{.title = std::string(to_string(family.part)) + ": " + family.kind,
+            .x = {.title = "% from the median", .begin = -105 * most, .end = 105 * most},
+            .y = row_axis(rows),
+            .rows = true,
+            .height = height_of_rows(rows.size()),
+            .band = Interval{-100 * *family.found_from, 100 * *family.found_from},
+            .series = {others}};
+  if (!suspects.marks.empty()) plot.series.push_back(suspects);
+  return plot;
+}
+
+Chart members_chart(const Report& report) {
+  Chart chart{.name = "members",
+              .title = "How far the members of each kind lie apart",
+              .caption = "First look, the slowest " + std::to_string(most_rows) +
+                         " at most. One left of the grey is suspected with 95 % chance or more."};
+  for (const SurveyFamily& family : report.survey->families) {
+    if (family.found_from) chart.plots.push_back(members_plot(report, family));
+  }
+  if (chart.plots.empty()) return missing_chart(chart, "fewer than 4 are of a kind");
+  chart.table = families_table(report).table;
+  return chart;
+}
+
 }  // namespace
 
 Page survey_page(const Report& report) {
@@ -180,6 +221,7 @@ Page survey_page(const Report& report) {
       page.tables.push_back(members_table(report, family));
     }
   }
+  page.charts.push_back(members_chart(report));
   page.remarks.push_back(
       "of surveys in which all is well, at most " + percent(survey.error_rate) +
       " suspect anybody of a kind; first look: " + counted(survey.repeats, "run") + " each");

@@ -60,6 +60,7 @@ class Survey(cli.CliTest):
         process = self.call("gate", "s.json", "s.json")
         self.assertEqual(process.returncode, 0, process.err)
         self.assertIn("PASS", process.out)
+        self.assertRegex(process.out, r"(?m)^rank 2 \(\S+\) is slow, as before: -")
         report = self.report("s.json")
         report["survey"]["suspects"] = []
         self.write("before.json", json.dumps(report))
