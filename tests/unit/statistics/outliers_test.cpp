@@ -14,7 +14,6 @@ namespace nearmetal {
 namespace {
 
 using Logs = std::vector<double>;
-using testing::DoubleNear;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
@@ -171,7 +170,8 @@ TEST(RepeatedSuspects, AreJudgedByFreshValuesAlone) {
 }
 
 TEST(RepeatedSuspects, ConfirmJustWhereTheIntervalEndsBelowOne) {
-  for (double log = 0; log > -0.05; log -= 0.001) {
+  for (int thousandths = 0; thousandths < 50; ++thousandths) {
+    const double log = -1e-3 * thousandths;
     Logs fresh = one_slow;
     fresh.back() = fresh.front() + log;
     const SlowUnit slow = repeated_suspects(fresh, std::vector<size_t>{7})->front();

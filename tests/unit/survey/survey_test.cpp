@@ -17,7 +17,6 @@ namespace nearmetal {
 namespace {
 
 using testing::Contains;
-using testing::ElementsAre;
 using testing::Field;
 using testing::HasSubstr;
 
