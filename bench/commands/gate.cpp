@@ -86,12 +86,19 @@ std::optional<std::pair<Report, Report>> surveys_of(const GateForm& form) {
   if (base.size() != 1 || next.size() != 1) return {};
   std::error_code ignored;
   std::vector<Report> found;
-  for (const std::string& file :
-       {place_of_baseline(form.baselines_folder, base.front()), next.front()}) {
+  const std::vector<std::string> files = {place_of_baseline(form.baselines_folder, base.front()),
+                                          next.front()};
+  for (const std::string& file : files) {
     if (!std::filesystem::is_regular_file(file, ignored)) return {};
     found.push_back(read_report(file));
     if (!found.back().survey) return {};
+    if (found.back().status == Status::complete) continue;
+    throw InvalidReport(file + ": the survey is not complete");
   }
+  if (form.request.junit) {
+    throw std::invalid_argument("--junit: a gate of surveys has no rows; use --json or --html");
+  }
+  require_no_input(form.request, files);
   return std::pair(std::move(found[0]), std::move(found[1]));
 }
 
@@ -99,23 +106,30 @@ std::optional<std::pair<Report, Report>> surveys_of(const GateForm& form) {
 ExitCode gate_survey(const Report& base, Report next, const CompareRequest& request,
                      const Terminal& terminal) {
   const Survey fresh = new_since(base, next);
-  const bool any = !fresh.suspects.empty() || !fresh.faults.empty();
   for (SurveySuspect& suspect : next.survey->suspects) {
     suspect.known =
         suspect.confirmed && !find_in(fresh.suspects, suspect.units, &SurveySuspect::units);
   }
   Page page = survey_page(next);
-  page.headlines.emplace_back(any ? "FAIL: the earlier survey did not have these"
-                                  : "PASS: nobody whom the earlier survey did not have");
+  ExitCode code = ExitCode::ok;
+  if (is_anybody_wrong(fresh)) {
+    code = ExitCode::gate_failed;
+    page.headlines.emplace_back("FAIL: the earlier survey did not have these");
+  } else if (!was_judged(*next.survey)) {
+    code = ExitCode::inconclusive;
+    page.headlines.emplace_back("INCONCLUSIVE: not all of the survey was judged");
+  } else {
+    page.headlines.emplace_back("PASS: nobody whom the earlier survey did not have");
+  }
+  next.exit_code = static_cast<int64_t>(code);
   publish(page, request, terminal);
   if (request.json) terminal.out << to_json(next);
-  return any ? ExitCode::gate_failed : ExitCode::ok;
+  return code;
 }
 
 ExitCode run_gate(const GateForm& form, const Context& context) {
   const CompareRequest& request = form.request;
   if (const auto surveys = surveys_of(form)) {
-    require_no_input(request, {request.base.front(), request.next.front()});
     return gate_survey(surveys->first, surveys->second, request, context.terminal);
   }
   if (std::ranges::count(request.options.allow_differ, "kind") > 0) {

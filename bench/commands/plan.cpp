@@ -207,7 +207,7 @@ std::string plain_text(const std::string& flag, const std::string& text) {
   throw std::invalid_argument(flag + " does not take '" + text + "'");
 }
 
-void add_launch_options(Options& options, PlanRequest& request) {
+void add_launch_options(Options& options, PlanRequest& request, const char* repeats_help) {
   options
       .paths("LAYOUT", "LAYOUT...", request.layouts,
              "layout file, name of a shipped one, or layouts in short")
@@ -239,13 +239,13 @@ void add_launch_options(Options& options, PlanRequest& request) {
       .value("--mpi", "tcp|ucx", "transport of MPI's messages [that of the file, or tcp]",
              request.mpi, parse_choice<MpiTransport>)
       .words = [] { return all_names<MpiTransport>(); };
-  options.number("--repeats", "N", request.repeats, {1, 1000}, "fresh starts of each layout [5]");
+  options.number("--repeats", "N", request.repeats, {1, 1000}, repeats_help);
   options.value("--job-limit", "TIME", "time after which a job counts as failed: 2h [30m]",
                 request.job_seconds, parse_duration);
 }
 
 void add_layout_options(Options& options, PlanRequest& request) {
-  add_launch_options(options, request);
+  add_launch_options(options, request, "fresh starts of each layout [5]");
   options.number("--fractions", "JOBS", request.fractions, {2, 64},
                  "jobs that share one GPU, in every way [batch on GPUs: 64]");
   const auto take_axes = [&](const std::vector<std::string>& texts) {

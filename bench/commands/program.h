@@ -52,7 +52,7 @@ ExitCode run_job(const RunRequest& request, const Context& context);
 /// How layouts are written in short; the options that say where jobs run and how they are started,
 /// and with those of plan and sweep that say which there are.
 extern const char* const short_form_text;
-void add_launch_options(Options& options, PlanRequest& request);
+void add_launch_options(Options& options, PlanRequest& request, const char* repeats_help);
 void add_layout_options(Options& options, PlanRequest& request);
 
 /// A value that can be part of a command line. Throws std::invalid_argument.

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
+#include "base/atomic_file.h"
 #include "base/errors.h"
 #include "bench/cli/output.h"
 #include "bench/cli/process.h"
@@ -63,17 +66,13 @@ class Course {
   bool wants(const LaunchPlan& plan, const Launch& launch,
              const std::vector<JournalEntry>& entries) {
     const Task task = task_of(plan, launch.layout);
-    if (task == Task::all) return launch.repeat <= repeats_;
-    if (task == Task::bits ? launch.repeat == 1 : launch.repeat <= repeats_) return true;
-    // Repeats follow one another: before that, the first look is not over.
-    const int64_t last = task == Task::bits ? launch.repeat : repeats_;
-    if (entries.empty() || entries.back().repeat < last) return false;
+    if (is_first_look(task, launch.repeat)) return true;
+    if (task == Task::all || launch.repeat <= repeats_) return false;
+    if (!first_look_is_over(plan, entries)) return false;
     look(plan, entries);
-    if (task == Task::bits) {
-      const std::string& arm = plan.placements[launch.layout].layout;
-      return launch.repeat <= repeats_ &&
-             std::ranges::find(found_.faults, arm, &SurveyFault::arm) != found_.faults.end();
-    }
+    const std::string& arm = plan.placements[launch.layout].layout;
+    if (find_in(found_.faults, arm, &SurveyFault::arm) != nullptr) return true;
+    if (task == Task::bits) return false;
     return std::ranges::any_of(found_.suspects, [&](const SurveySuspect& suspect) {
       const bool is_of_links =
           suspect.part == SurveyPart::link || suspect.part == SurveyPart::links;
@@ -82,6 +81,22 @@ class Course {
   }
 
  private:
+  // Bits need no repeats: the first run says whether they differ.
+  bool is_first_look(Task task, int64_t repeat) const {
+    return repeat <= (task == Task::bits ? 1 : repeats_);
+  }
+
+  // In any order, as failed runs are repeated; but for layouts that cannot run here.
+  bool first_look_is_over(const LaunchPlan& plan, const std::vector<JournalEntry>& entries) const {
+    return std::ranges::all_of(plan.launches, [&](const Launch& launch) {
+      if (!is_first_look(task_of(plan, launch.layout), launch.repeat)) return true;
+      return std::ranges::any_of(entries, [&](const JournalEntry& entry) {
+        return std::cmp_equal(entry.layout, launch.layout) &&
+               (entry.repeat == launch.repeat || entry.report.arms.at(0).unsupported);
+      });
+    });
+  }
+
   // Once for each number of runs.
   void look(const LaunchPlan& plan, const std::vector<JournalEntry>& entries) {
     if (entries.size() == looked_at_) return;
@@ -102,37 +117,39 @@ Report read_survey(const std::string& file) {
 }
 
 // A host that is gone is a finding, not the end.
-std::vector<std::string> hosts_gone(const PlanRequest& request, const Terminal& terminal) {
+std::vector<std::string> hosts_gone(const PlanRequest& request, const Context& context) {
   const LaunchPlan plan = make_launch_plan(request);
   const std::vector<Host> hosts = hosts_taken(plan);
-  if (hosts.size() < 2) return {};
+  if (hosts.size() < 2 || context.stop != 0) return {};
   require_mpirun(plan);
   const std::vector<std::string> silent = silent_hosts(hosts, plan.file.launcher);
-  if (!silent.empty()) terminal.error("hosts that do not answer: " + joined(silent));
+  if (!silent.empty()) context.terminal.error("hosts that do not answer: " + joined(silent));
+  if (silent.size() == hosts.size())
+    throw JobFailure("no host answers", ExitCode::run_failed, false);
   return silent;
 }
 
 ExitCode code_of(const Survey& survey) {
-  if (!survey.silent_hosts.empty()) return ExitCode::gate_failed;
-  const bool any_slow = std::ranges::count(survey.suspects, true, &SurveySuspect::confirmed) > 0;
-  if (any_slow || !survey.faults.empty()) return ExitCode::gate_failed;
-  const bool any_judged = std::ranges::any_of(survey.families, [](const SurveyFamily& family) {
-    return family.found_from.value.has_value();
-  });
-  return any_judged ? ExitCode::ok : ExitCode::inconclusive;
+  if (is_anybody_wrong(survey)) return ExitCode::gate_failed;
+  return was_judged(survey) ? ExitCode::ok : ExitCode::inconclusive;
 }
 
 void add_survey_options(Options& options, SurveyForm& form) {
-  add_launch_options(options, form.sweep.request);
+  add_launch_options(options, form.sweep.request,
+                     "starts of each at the first look, and again where one is slow [3]");
   options.path("--baseline", "FILE", form.baseline,
-               "report of an earlier survey, whose spread counts: less is found");
+               "report of an earlier survey: its spread finds who is less slow");
   add_resume_options(options, form.sweep.resume);
   add_sweep_output_options(options, form.sweep);
   options.toggle("--markdown", form.output.markdown, "print Markdown");
   options.path("--html", "FILE", form.output.html, "also write a page");
   add_settings(options, form.sweep.request.workload, in_sweep);
   options.check([&form] {
-    const RunConfig& config = form.sweep.request.workload.config;
+    const Workload& workload = form.sweep.request.workload;
+    const RunConfig& config = workload.config;
+    if (workload.is_given("update")) {
+      throw std::invalid_argument("survey decides who exchanges gradients: leave out --update");
+    }
     if (config.pipeline > 1 || config.inference || config.forward_only) {
       throw std::invalid_argument(
           "survey trains the whole network on each GPU: leave out --pipeline, --inference and "
@@ -150,11 +167,15 @@ ExitCode run_survey(const SurveyForm& form, const Context& context) {
   std::optional<Report> baseline;
   if (form.baseline) baseline = read_survey(*form.baseline);
   const Report* const before = baseline ? &*baseline : nullptr;
+  for (const auto& file : {form.sweep.output, form.output.html}) {
+    if (file && form.baseline) require_no_input(*file, std::vector{*form.baseline});
+  }
+  if (form.output.html) require_writable(*form.output.html, form.output.force);
   SweepForm sweep = form.sweep;
   const int64_t repeats = sweep.request.repeats.value_or(standard_repeats);
   sweep.request.survey = true;
   sweep.request.repeats = 2 * repeats;
-  sweep.request.silent_hosts = hosts_gone(sweep.request, context.terminal);
+  sweep.request.silent_hosts = hosts_gone(sweep.request, context);
   Course course(repeats, before);
   sweep.purpose = Purpose{.name = "survey",
                           .wants =
@@ -168,7 +189,7 @@ ExitCode run_survey(const SurveyForm& form, const Context& context) {
                                 std::vector<std::string>& gone = report.survey->silent_hosts;
                                 gone = sweep.request.silent_hosts;
                                 if (report.status == Status::failed) {
-                                  append(gone, hosts_gone(sweep.request, context.terminal));
+                                  append(gone, hosts_gone(sweep.request, context));
                                 }
                                 return code_of(*report.survey);
                               },

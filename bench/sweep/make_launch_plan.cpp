@@ -170,6 +170,9 @@ std::vector<Layout> layouts_of_survey(const PlanRequest& request, const LayoutFi
   const bool is_fp32 = request.workload.is_given("precision")
                            ? request.workload.config.precision == Precision::fp32
                            : texts.contains("precision") && texts.at("precision") == "fp32";
+  if (texts.contains("update") || !file.grid.axes.empty()) {
+    throw std::invalid_argument("survey takes no grid, and decides itself who exchanges gradients");
+  }
   const std::vector<Instance> instances =
       surveyed_instances(file.layouts, hosts, request.silent_hosts);
   const bool on_gpus = !instances.front().gpus.empty();

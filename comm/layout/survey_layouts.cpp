@@ -123,6 +123,13 @@ std::vector<Instance> surveyed_instances(const std::vector<Layout>& asked,
       throw std::invalid_argument(layout.source +
                                   ": survey looks at whole GPUs, without shares or emulated VMs");
     }
+    const bool has_work =
+        std::ranges::any_of(jobs, [](const Job& job) { return !job.workload.texts.empty(); });
+    if (has_work || !layout.workload.texts.empty() || layout.executable) {
+      throw std::invalid_argument(layout.source +
+                                  ": survey gives all the same work: put it into the workload of "
+                                  "the file or into options, and name no executable");
+    }
     all = joined_by_host(jobs);
   }
   std::erase_if(all, [&](const Instance& instance) {
@@ -152,9 +159,10 @@ std::vector<Layout> survey_layouts(const std::vector<Instance>& instances, Surve
     if (jobs.empty()) continue;
     layouts.push_back(layout_of("hosts-" + std::to_string(round + 1), std::move(jobs), {}));
   }
-  // Two GPUs of one host are all and a pair at once.
-  const bool is_pair =
-      layouts.size() == 2 && instances.size() == 1 && instances[0].gpus.size() == 2;
+  // Two are all and a pair at once.
+  int64_t ranks = 0;
+  for (const Instance& instance : instances) ranks += ranks_of(instance);
+  const bool is_pair = layouts.size() == 2 && ranks == 2;
   if (!is_pair) layouts.push_back(layout_of("all", {{.instances = instances}}, {}));
   if (bits != SurveyedBits::more || instances[0].gpus.empty()) return layouts;
   for (const char* model : {"resnet50", "bert_base"}) {

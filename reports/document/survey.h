@@ -14,7 +14,7 @@
 namespace nearmetal {
 
 /// device: a GPU, or a rank on CPUs, at work for itself beside all others. link: two that sum
-/// gradients. links: the median of a device's links. host: the median of a host's devices.
+/// gradients. links: the mean of a device's links. host: the median of a host's devices.
 enum class SurveyPart { device, link, links, host };
 constexpr auto names_of(SurveyPart) { return std::array{"device", "link", "links", "host"}; }
 

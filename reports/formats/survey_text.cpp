@@ -74,6 +74,10 @@ std::string fault_text(const Report& report, const SurveyFault& fault) {
 
 void add_headlines(const Report& report, Page& page) {
   const Survey& survey = *report.survey;
+  if (report.status != Status::complete) {
+    page.headlines.push_back(report.status == Status::failed ? "runs failed: not all was looked at"
+                                                             : "the survey is not finished");
+  }
   if (!survey.silent_hosts.empty()) {
     page.headlines.push_back("hosts that do not answer: " + joined(survey.silent_hosts));
   }
@@ -81,6 +85,10 @@ void add_headlines(const Report& report, Page& page) {
     page.headlines.push_back(fault_text(report, fault));
   }
   for (const SurveySuspect& suspect : survey.suspects) {
+    if (!suspect.difference) {
+      page.headlines.push_back(name_of(report, suspect) +
+                               " is suspected, and was not looked at again");
+    }
     if (!suspect.confirmed) continue;
     page.headlines.push_back(name_of(report, suspect) + " is slow" +
                              (suspect.known ? ", as before: " : ": ") + difference_text(suspect) +
@@ -90,7 +98,8 @@ void add_headlines(const Report& report, Page& page) {
   std::vector<std::string> judged, unjudged;
   for (const SurveyFamily& family : survey.families) {
     const auto slow = std::ranges::count_if(survey.suspects, [&](const SurveySuspect& suspect) {
-      return suspect.confirmed && suspect.part == family.part && suspect.kind == family.kind;
+      return (suspect.confirmed || !suspect.difference) && suspect.part == family.part &&
+             suspect.kind == family.kind;
     });
     if (slow > 0) continue;
     (family.found_from ? judged : unjudged)
@@ -110,7 +119,9 @@ void add_same_bits(const Report& report, Page& page) {
     int64_t ranks = 0;
     for (const Run& run : arm.runs) {
       int64_t of_run = 0;
-      for (const DigestGroup& group : run.digests) of_run += std::ssize(group.ranks);
+      for (const DigestGroup& group : run.digests) {
+        if (group.ranks.size() > 1) of_run += std::ssize(group.ranks);
+      }
       ranks = std::max(ranks, of_run);
     }
     if (ranks < 2 || find_in(report.survey->faults, arm.name, &SurveyFault::arm)) continue;
@@ -142,7 +153,7 @@ TitledTable families_table(const Report& report) {
       "The spread is the standard deviation of those that do not stand out; one that is slower by "
       "the last column is suspected with 95 % chance.";
   titled.table.columns = {{"what"},         {"kind"},         {"members", true},
-                          {"median", true}, {"spread", true}, {"found from", true}};
+                          {"centre", true}, {"spread", true}, {"found from", true}};
   for (const SurveyFamily& family : report.survey->families) {
     titled.table.rows.push_back({to_string(family.part), family.kind,
                                  std::to_string(family.members.size()), centre_text(report, family),
@@ -155,7 +166,7 @@ TitledTable families_table(const Report& report) {
 TitledTable members_table(const Report& report, const SurveyFamily& family) {
   TitledTable titled;
   titled.title = std::string(to_string(family.part)) + ": " + family.kind + ", the slowest first";
-  titled.table.columns = {{"who"}, {"from the median", true}};
+  titled.table.columns = {{"who"}, {"from the centre", true}};
   const size_t shown = std::min(family.members.size(), most_listed);
   for (const SurveyMember& member : std::span(family.members).first(shown)) {
     titled.table.rows.push_back(
@@ -184,7 +195,7 @@ Plot members_plot(const Report& report, const SurveyFamily& family) {
     rows.push_back(units_text(report, member.units));
   }
   Plot plot{.title = std::string(to_string(family.part)) + ": " + family.kind,
-            .x = {.title = "% from the median", .begin = -105 * most, .end = 105 * most},
+            .x = {.title = "% from the centre", .begin = -105 * most, .end = 105 * most},
             .y = row_axis(rows),
             .rows = true,
             .height = height_of_rows(rows.size()),

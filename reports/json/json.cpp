@@ -131,10 +131,10 @@ constexpr size_t most_facts = 256;
 constexpr size_t longest_value = 1000;
 
 // By the names of their fields. The texts of all others are names that this program gives.
-constexpr std::array free_texts = {"argv",    "variables",     "host_facts", "kernel_options",
-                                   "unknown", "not_monitored", "failure",    "unsupported",
-                                   "text",    "seen",          "profiles",   "device_reason",
-                                   "host",    "why",           "subject",    "mpi_transports"};
+constexpr std::array free_texts = {
+    "argv",    "variables",   "host_facts", "kernel_options", "unknown",     "not_monitored",
+    "failure", "unsupported", "text",       "seen",           "profiles",    "device_reason",
+    "host",    "why",         "subject",    "mpi_transports", "silent_hosts"};
 
 void change_texts(Json& part, const Change& change, bool is_free = false) {
   if (is_free && part.is_string()) part = change(part.get<std::string>());

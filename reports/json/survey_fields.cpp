@@ -48,12 +48,12 @@ void fields(Archive& field, SurveyMember& member) {
 void fields(Archive& field, SurveyFamily& family) {
   field.type("survey_family",
              "Members of one kind, which are compared with one another: devices at work for "
-             "themselves, links between two of them, the median of a device's links, or the "
+             "themselves, links between two of them, the mean of a device's links, or the "
              "median of a host's devices");
   field("part", family.part);
   field("kind", family.kind, "Of hardware");
   field("centre", family.centre, above(0), "Samples per second of a device, or bytes per second");
-  field("spread", family.spread, above(0),
+  field("spread", family.spread, at_least(0),
         "Standard deviation of the logarithms of those that do not stand out");
   field("degrees_of_freedom", family.degrees_of_freedom, above(0), "Of the spread");
   field("found_from", family.found_from, within(0, 1),

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/errors.h"
 #include "base/text.h"
 #include "reports/compare/same_bits.h"
 #include "reports/document/metric.h"
@@ -116,19 +117,47 @@ Means means_of(const Members& members) {
   return means;
 }
 
-// What the parts of a unit, links of a GPU or GPUs of a host, are away from the centres of their
-// families.
+std::vector<double> logs_of(const Means& means) {
+  std::vector<double> logs;
+  for (const auto& [units, log] : means) logs.push_back(log);
+  return logs;
+}
+
+// Without a slow link, unless most links of one of its ends are slow, whose fault it is then.
+Means links_of_devices(Means means) {
+  const auto fleet = fleet_speed(logs_of(means), Survey().error_rate);
+  if (!fleet) return means;
+  std::map<SurveyUnit, int64_t> links, slow;
+  std::vector<SurveyUnits> suspects;
+  for (const SlowUnit& suspect : fleet->suspects) {
+    suspects.push_back(std::next(means.begin(), static_cast<ptrdiff_t>(suspect.unit))->first);
+    for (const SurveyUnit& unit : suspects.back()) ++slow[unit];
+  }
+  for (const auto& [units, log] : means) {
+    for (const SurveyUnit& unit : units) ++links[unit];
+  }
+  for (const SurveyUnits& units : suspects) {
+    const bool is_of_an_end = std::ranges::any_of(
+        units, [&](const SurveyUnit& unit) { return 2 * slow[unit] > links[unit]; });
+    if (!is_of_an_end) means.erase(units);
+  }
+  return means;
+}
+
 using Parts = std::map<FamilyKey, std::map<SurveyUnits, std::vector<double>>>;
 
-void add_part(const Report& report, const FamilyKey& key, const SurveyUnits& units,
-              double difference, Parts& parts) {
-  for (const SurveyUnit& unit : units) {
-    if (key.first == SurveyPart::link && (unit.gpu || unit.rank)) {
-      parts[{SurveyPart::links, kind_of(report, unit)}][{unit}].push_back(difference);
-    }
-    if (key.first == SurveyPart::device) {
-      const SurveyUnit host{.environment = unit.environment};
-      parts[{SurveyPart::host, "hosts"}][{host}].push_back(difference);
+// What the parts of a unit, links of a GPU or devices of a host, are away from the centre of their
+// family.
+void add_parts(const Report& report, SurveyPart part, const Means& means, Parts& parts) {
+  const double centre = median(logs_of(means));
+  for (const auto& [units, log] : part == SurveyPart::link ? links_of_devices(means) : means) {
+    for (const SurveyUnit& unit : units) {
+      if (part == SurveyPart::device) {
+        const SurveyUnit host{.environment = unit.environment};
+        parts[{SurveyPart::host, "hosts"}][{host}].push_back(log - centre);
+      } else if (unit.gpu) {
+        parts[{SurveyPart::links, kind_of(report, unit)}][{unit}].push_back(log - centre);
+      }
     }
   }
 }
@@ -137,53 +166,54 @@ std::map<FamilyKey, Means> families_of(const Report& report, const FleetLogs& lo
   std::map<FamilyKey, Means> families;
   Parts parts;
   for (const auto& [key, members] : look) {
-    Means means = means_of(members);
-    std::vector<double> logs;
-    for (const auto& [units, log] : means) logs.push_back(log);
-    const double centre = median(logs);
-    for (const auto& [units, log] : means) {
-      add_part(report, key, units, log - centre, parts);
-    }
-    families[key] = std::move(means);
+    const Means& means = families[key] = means_of(members);
+    add_parts(report, key.first, means, parts);
   }
   for (const auto& [key, wholes] : parts) {
-    Means medians;  // which one slow part does not move
+    Means means;
     for (const auto& [unit, differences] : wholes) {
-      if (differences.size() >= fewest_parts) medians[unit] = median(differences);
+      if (differences.size() < fewest_parts) continue;
+      // One slow GPU does not make a host slow. Two GPUs share a link, which their medians may
+      // both be: equal values would make others stand out.
+      means[unit] = key.first == SurveyPart::host ? median(differences) : mean(differences);
     }
-    if (medians.size() > 1) families[key] = std::move(medians);
+    if (means.size() > 1) families[key] = std::move(means);
   }
   return families;
 }
 
-// None where it knows less than that many members themselves tell.
-std::optional<UnitSpread> known_spread(const Report* baseline, const FamilyKey& key,
-                                       size_t members) {
-  if (baseline == nullptr) return std::nullopt;
+// None where it knows less than that many members themselves tell, or is of other work.
+std::optional<UnitSpread> known_spread(const Report& report, const Report* baseline,
+                                       const FamilyKey& key, const Survey& survey, size_t members) {
+  if (baseline == nullptr || baseline->survey->repeats != survey.repeats ||
+      baseline->invocation.config_sha256 != report.invocation.config_sha256) {
+    return std::nullopt;
+  }
   for (const SurveyFamily& family : baseline->survey->families) {
     const bool is_it = family.part == key.first && family.kind == key.second;
     if (!is_it || !family.spread) continue;
-    if (*family.degrees_of_freedom < static_cast<double>(members)) continue;
+    if (*family.degrees_of_freedom + 1 < static_cast<double>(members)) continue;
     return UnitSpread{*family.spread, *family.degrees_of_freedom};
   }
   return std::nullopt;
 }
 
 SurveyFamily family_of(const FamilyKey& key, const Means& means,
-                       const std::optional<FleetSpeed>& fleet) {
+                       const std::optional<FleetSpeed>& fleet,
+                       const std::optional<UnitSpread>& known) {
   constexpr double power = 0.95;
   SurveyFamily family;
   std::tie(family.part, family.kind) = key;
-  std::vector<double> logs;
-  for (const auto& [units, log] : means) logs.push_back(log);
-  const double centre = fleet ? fleet->centre : median(logs);
+  const double centre = fleet ? fleet->centre : median(logs_of(means));
   family.centre = std::exp(centre);
+  family.by_baseline = known.has_value();
   const Unknown few{"fewer than " + std::to_string(fewest_units) + " of the kind"};
   family.spread = family.degrees_of_freedom = family.found_from = few;
   if (fleet) {
-    family.spread = fleet->spread.deviation;
-    family.degrees_of_freedom = fleet->spread.degrees_of_freedom;
-    family.found_from = detectable_slowness(*fleet, Survey().error_rate, power);
+    const UnitSpread spread = known.value_or(fleet->spread);
+    family.spread = spread.deviation;
+    family.degrees_of_freedom = spread.degrees_of_freedom;
+    family.found_from = detectable_slowness(*fleet, Survey().error_rate, power, known);
   }
   for (const auto& [units, log] : means) {
     family.members.push_back({units, std::expm1(log - centre)});
@@ -201,14 +231,14 @@ void judge(const Means& fresh, double error_rate, const std::optional<UnitSpread
     if (find_in(suspects, units, &SurveySuspect::units)) places.push_back(logs.size());
     logs.push_back(log);
   }
-  const auto verdicts = places.size() == suspects.size() ? repeated_suspects(logs, places, known)
-                                                         : std::optional<std::vector<SlowUnit>>();
+  const auto verdicts = repeated_suspects(logs, places, known);
   for (SurveySuspect& suspect : suspects) {
     suspect.difference = suspect.lower = suspect.upper = Unknown{"not looked at again"};
-    if (!verdicts) continue;
-    const auto place = std::distance(fresh.begin(), fresh.find(suspect.units));
-    const SlowUnit* verdict = find_in(*verdicts, static_cast<size_t>(place), &SlowUnit::unit);
-    const double tail = error_rate / static_cast<double>(suspects.size());
+    const auto member = fresh.find(suspect.units);
+    if (!verdicts || member == fresh.end()) continue;
+    const auto place = static_cast<size_t>(std::distance(fresh.begin(), member));
+    const SlowUnit* verdict = find_in(*verdicts, place, &SlowUnit::unit);
+    const double tail = error_rate / static_cast<double>(places.size());
     const Interval bounds = interval(verdict->difference, 1 - 2 * tail);
     suspect.difference = std::expm1(verdict->difference.value);
     suspect.lower = bounds.lower - 1;
@@ -231,33 +261,55 @@ std::vector<SurveySuspect> suspects_of(const SurveyFamily& family, const Means& 
   });
 }
 
+bool is_left_out(const Environment& machine) { return machine.host_name == left_out_name; }
+
 std::string unit_text(const Report& report, const SurveyUnit& unit) {
-  const std::string& host = report.environments.at(unit.environment).host_name;
-  if (unit.gpu) return "GPU " + std::to_string(*unit.gpu) + " of " + host;
-  return unit.rank ? "rank " + std::to_string(*unit.rank) + " (" + host + ")" : host;
+  const Environment& machine = report.environments.at(unit.environment);
+  const std::string host =
+      is_left_out(machine) ? "host " + std::to_string(unit.environment) : machine.host_name;
+  if (!unit.gpu) return unit.rank ? "rank " + std::to_string(*unit.rank) + " of " + host : host;
+  // The index is that of the report alone.
+  const Maybe<std::string>& pci_id = machine.gpus.at(*unit.gpu).pci_id;
+  return "GPU " + pci_id.value.value_or(std::to_string(*unit.gpu)) + " of " + host;
 }
 
-// The same text for the same GPU, or rank of a host, in reports of several days.
+// The same text for the same GPU, or rank of a host, in reports of several days; empty where names
+// were left out.
 std::string identity_of(const Report& report, const SurveyUnits& units) {
-  return joined(transformed(units, [&](const SurveyUnit& unit) {
+  std::vector<std::string> names;
+  for (const SurveyUnit& unit : units) {
     const Environment& machine = report.environments.at(unit.environment);
     const Maybe<std::string> uuid = unit.gpu ? machine.gpus.at(*unit.gpu).uuid : Unknown{};
-    return uuid ? *uuid : unit_text(report, unit);
-  }));
+    if (!uuid && is_left_out(machine)) return "";
+    names.push_back(uuid ? *uuid : unit_text(report, unit));
+  }
+  std::ranges::sort(names);
+  return joined(names);
 }
 
-bool has_suspect(const Report& base, SurveyPart part, const std::string& identity) {
-  return std::ranges::any_of(base.survey->suspects, [&](const SurveySuspect& suspect) {
-    return suspect.confirmed && suspect.part == part &&
-           identity_of(base, suspect.units) == identity;
-  });
+bool is_known(const Report& base, const Report& next, const SurveySuspect& suspect) {
+  const std::string identity = identity_of(next, suspect.units);
+  return !identity.empty() &&
+         std::ranges::any_of(base.survey->suspects, [&](const SurveySuspect& before) {
+           return before.confirmed && before.part == suspect.part &&
+                  identity_of(base, before.units) == identity;
+         });
+}
+
+void require_identities(const Report& report) {
+  std::vector<SurveyUnits> all = transformed(report.survey->suspects, &SurveySuspect::units);
+  for (const SurveyFault& fault : report.survey->faults) all.push_back({fault.unit});
+  for (const SurveyUnits& units : all) {
+    if (!identity_of(report, units).empty()) continue;
+    throw NotComparable("surveys without names of hosts and GPUs do not tell who is new");
+  }
 }
 
 void add_faults(const Report& report, const Arm& arm, Survey& survey) {
   std::vector<std::vector<DigestGroup>> digests;
   const Run* shown = nullptr;
   for (const Run& run : arm.runs) {
-    if (run.digests.empty()) continue;
+    if (run.digests.empty() || run.status != Status::complete) continue;
     digests.push_back(run.digests);
     shown = &run;
   }
@@ -295,19 +347,16 @@ Survey survey_of(const Report& report, int64_t repeats, const Report* baseline) 
   const std::map<FamilyKey, Means> first = families_of(report, looks.first);
   std::map<FamilyKey, Means> fresh = families_of(report, looks.fresh);
   for (const auto& [key, means] : first) {
-    std::vector<double> logs;
-    for (const auto& [units, log] : means) logs.push_back(log);
-    const std::optional<UnitSpread> known = known_spread(baseline, key, means.size());
-    const std::optional<FleetSpeed> fleet = fleet_speed(logs, survey.error_rate, known);
-    SurveyFamily& family = survey.families.emplace_back(family_of(key, means, fleet));
-    family.by_baseline = known.has_value();
+    const std::optional<UnitSpread> known =
+        known_spread(report, baseline, key, survey, means.size());
+    const std::optional<FleetSpeed> fleet = fleet_speed(logs_of(means), survey.error_rate, known);
+    const SurveyFamily& family = survey.families.emplace_back(family_of(key, means, fleet, known));
     if (!fleet) continue;
     std::vector<SurveySuspect> suspects = suspects_of(family, means, *fleet);
     judge(fresh[key], survey.error_rate, known, suspects);
     for (SurveySuspect& suspect : suspects) {
       suspect.causes = causes_of(report, suspect, family);
-      suspect.known = baseline != nullptr &&
-                      has_suspect(*baseline, suspect.part, identity_of(report, suspect.units));
+      suspect.known = baseline != nullptr && is_known(*baseline, report, suspect);
     }
     append(survey.suspects, suspects);
   }
@@ -315,16 +364,31 @@ Survey survey_of(const Report& report, int64_t repeats, const Report* baseline) 
   return survey;
 }
 
+bool is_anybody_wrong(const Survey& survey) {
+  return !survey.silent_hosts.empty() || !survey.faults.empty() ||
+         std::ranges::count(survey.suspects, true, &SurveySuspect::confirmed) > 0;
+}
+
+bool was_judged(const Survey& survey) {
+  return std::ranges::any_of(survey.families, [](auto& family) { return !!family.found_from; }) &&
+         std::ranges::all_of(survey.suspects, [](auto& suspect) { return !!suspect.difference; });
+}
+
 Survey new_since(const Report& base, const Report& next) {
+  require_identities(base);
+  require_identities(next);
   Survey found = *next.survey;
   std::erase_if(found.suspects, [&](const SurveySuspect& suspect) {
-    return !suspect.confirmed || has_suspect(base, suspect.part, identity_of(next, suspect.units));
+    return !suspect.confirmed || is_known(base, next, suspect);
   });
   std::erase_if(found.faults, [&](const SurveyFault& fault) {
     const std::string identity = identity_of(next, {fault.unit});
     return std::ranges::any_of(base.survey->faults, [&](const SurveyFault& before) {
       return identity_of(base, {before.unit}) == identity;
     });
+  });
+  std::erase_if(found.silent_hosts, [&](const std::string& host) {
+    return find_in(base.survey->silent_hosts, host) != nullptr;
   });
   return found;
 }

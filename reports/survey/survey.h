@@ -16,11 +16,17 @@ namespace nearmetal {
 /// `baseline` where that survey has one of the part and kind. Units are of the report.
 Survey survey_of(const Report& report, int64_t repeats, const Report* baseline = nullptr);
 
-/// "GPU 3 of node1", "rank 5 (node1)", "node1", "GPU 0 of node1 - GPU 4 of node2".
+/// Whether a suspect is confirmed, somebody computes other bits, or a host does not answer.
+bool is_anybody_wrong(const Survey& survey);
+/// Whether a family had enough members, and all suspects fresh runs.
+bool was_judged(const Survey& survey);
+
+/// "GPU 0000:1B:00.0 of node1", "rank 5 of node1", "node1", and both of a link.
 std::string units_text(const Report& report, const SurveyUnits& units);
 
-/// Suspects and faults of `next` that `base` does not have, as surveys of the same machines: by the
-/// UUIDs of GPUs, else by names of hosts.
+/// Suspects, faults and silent hosts of `next` that `base` does not have, as surveys of the same
+/// machines: by the UUIDs of GPUs, else by names of hosts. Throws NotComparable where these were
+/// left out.
 Survey new_since(const Report& base, const Report& next);
 
 /// The kind of hardware that counts where devices are compared.

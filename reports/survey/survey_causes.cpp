@@ -114,6 +114,9 @@ std::vector<Finding> causes_of(const Report& report, const SurveySuspect& suspec
        member != family.members.rend() && others.size() < most_others; ++member) {
     if (member->units != suspect.units) others.push_back(evidence_of(report, member->units));
   }
+  // Where all runs for themselves failed there is nothing to compare.
+  std::erase_if(others, [](const Evidence& other) { return other.runs.empty(); });
+  if (own.runs.empty()) return {};
   // Seen on most others as well, it explains nothing: each is asked for by itself.
   std::map<std::string, size_t> lacking;
   std::map<std::string, Finding> seen;

@@ -45,7 +45,7 @@ class Survey(cli.CliTest):
     def test_the_slow_rank_is_named(self):
         process = self.survey(self.fleet(), "--repeats", "1", "--output", "s.json", "--html", "s.html")
         self.assertEqual(process.returncode, 1, process.out + process.err)
-        self.assertRegex(process.out, r"(?m)^rank 2 \(\S+\) is slow: -\d+.*against the others")
+        self.assertRegex(process.out, r"(?m)^rank 2 of \S+ is slow: -\d+.*against the others")
         survey = self.validated("s.json")["survey"]
         suspect, = survey["suspects"]
         self.assertEqual((suspect["part"], suspect["units"][0]["rank"], suspect["confirmed"]),
@@ -60,7 +60,7 @@ class Survey(cli.CliTest):
         process = self.call("gate", "s.json", "s.json")
         self.assertEqual(process.returncode, 0, process.err)
         self.assertIn("PASS", process.out)
-        self.assertRegex(process.out, r"(?m)^rank 2 \(\S+\) is slow, as before: -")
+        self.assertRegex(process.out, r"(?m)^rank 2 of \S+ is slow, as before: -")
         report = self.report("s.json")
         report["survey"]["suspects"] = []
         self.write("before.json", json.dumps(report))
@@ -101,6 +101,14 @@ class Survey(cli.CliTest):
         self.assert_refused(self.survey("1x2x2", "--hosts", "localhost:0"), 2, "emulated VMs")
         self.assert_refused(self.survey("1x1x2", "--hosts", "localhost:0", "--pipeline", "2"), 2,
                             "--pipeline")
+        self.assert_refused(self.survey("1x1x2", "--hosts", "localhost:0", "--update", "allreduce"),
+                            2, "leave out --update")
+        self.write("kept.html", "mine")
+        self.assert_refused(self.survey("1x1x2", "--hosts", "localhost:0", "--html", "kept.html"), 9,
+                            "kept.html")
+        process = self.survey("2x1x1", "--hosts", "nowhere.invalid:0,nor.invalid:0")
+        self.assertEqual(process.returncode, 6, process.err)
+        self.assertIn("no host answers", process.err)
         report = os.path.join(os.path.dirname(__file__), "..", "data", "report-1.0.json")
         self.assert_refused(self.survey("1x1x2", "--hosts", "localhost:0", "--baseline", report), 5,
                             "no report of a survey")

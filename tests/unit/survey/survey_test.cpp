@@ -35,7 +35,7 @@ class Fleet {
       for (int64_t gpu = 0; gpu < gpus_of_a_host; ++gpu) {
         const int64_t number = gpus_of_a_host * host + gpu;
         own.gpus[gpu].uuid = "GPU-" + std::to_string(number);
-        own.gpus[gpu].pci_id = "0000:" + std::to_string(10 + gpu) + ":00.0";
+        own.gpus[gpu].pci_id = "0000:0" + std::to_string(gpu) + ":00.0";
         own_speed_.push_back(std::exp(spread * noise_(random_)));
       }
     }
@@ -154,7 +154,7 @@ TEST(Survey, ASlowGpuIsNamedAndOnlyFreshRunsJudgeIt) {
   ASSERT_EQ(survey.suspects.size(), 1);
   const SurveySuspect& suspect = survey.suspects[0];
   EXPECT_EQ(suspect.part, SurveyPart::device);
-  EXPECT_EQ(units_text(fleet.report(), suspect.units), "GPU 3 of node1");
+  EXPECT_EQ(units_text(fleet.report(), suspect.units), "GPU 0000:03:00.0 of node1");
   EXPECT_TRUE(suspect.confirmed);
   EXPECT_NEAR(*suspect.difference, -0.05, 3 * spread);
   EXPECT_LT(*suspect.lower, *suspect.difference);
@@ -192,7 +192,7 @@ TEST(Survey, ASlowLinkIsALink) {
   ASSERT_FALSE(survey.suspects.empty());
   EXPECT_EQ(survey.suspects[0].part, SurveyPart::link);
   EXPECT_EQ(units_text(fleet.report(), survey.suspects[0].units),
-            "GPU 1 of node0 - GPU 5 of node0");
+            "GPU 0000:01:00.0 of node0 - GPU 0000:05:00.0 of node0");
   EXPECT_TRUE(survey.suspects[0].confirmed);
 }
 
@@ -259,10 +259,99 @@ TEST(Survey, OnlyNewSuspectsAreNew) {
   const Report next = after.surveyed();
   const Survey fresh = new_since(base, next);
   ASSERT_EQ(fresh.suspects.size(), 1);
-  EXPECT_EQ(units_text(next, fresh.suspects[0].units), "GPU 3 of node0");
+  EXPECT_EQ(units_text(next, fresh.suspects[0].units), "GPU 0000:03:00.0 of node0");
   for (const SurveySuspect& suspect : survey_of(next, 2, &base).suspects) {
-    EXPECT_EQ(suspect.known, units_text(next, suspect.units) == "GPU 3 of node1");
+    EXPECT_EQ(suspect.known, units_text(next, suspect.units) == "GPU 0000:03:00.0 of node1");
   }
+}
+
+// All pairs of the GPUs of one host, each with noise of its own, and less of all links of one GPU.
+Report pairs_of(int64_t gpus, double slower, std::mt19937_64& random) {
+  std::normal_distribution<double> noise;
+  Report report = sample_report();
+  report.environments[0].gpus.assign(gpus, report.environments[0].gpus[0]);
+  std::vector<Run>& runs = report.arms[0].runs;
+  runs.clear();
+  for (int64_t a = 0; a < gpus; ++a) {
+    for (int64_t b = 0; b < a; ++b) {
+      Run& run = runs.emplace_back();
+      run.ranks.resize(2);
+      run.ranks[0].gpu = a;
+      run.ranks[1].gpu = b;
+      run.communication.emplace().best_bus_bandwidth_bytes_per_second =
+          3e11 * std::exp(spread * noise(random)) * (b == 0 ? 1 - slower : 1);
+    }
+  }
+  return report;
+}
+
+bool are_links_suspected(const Report& report, int64_t gpu) {
+  const Survey survey = survey_of(report, 1000);
+  return std::ranges::any_of(survey.suspects, [&](const SurveySuspect& suspect) {
+    return suspect.part == SurveyPart::links && (gpu < 0 || suspect.units[0].gpu == gpu);
+  });
+}
+
+TEST(Survey, TheLinksOfAGpuRaiseNoMoreAlarmsThanStated) {
+  constexpr int64_t fleets = 300;
+  constexpr double stated = 0.05 * fleets, error = 3.8;  // of that many at 5 %
+  std::mt19937_64 random(1);
+  for (const int64_t gpus : {4, 8}) {
+    int64_t alarms = 0;
+    for (int64_t i = 0; i < fleets; ++i)
+      alarms += are_links_suspected(pairs_of(gpus, 0, random), -1);
+    EXPECT_LT(static_cast<double>(alarms), stated + 3 * error) << gpus;
+  }
+  int64_t found = 0;
+  for (int64_t i = 0; i < 50; ++i) found += are_links_suspected(pairs_of(8, 0.05, random), 0);
+  EXPECT_GE(found, 48);
+}
+
+TEST(Survey, WithoutNamesNobodyIsKnownAgain) {
+  Fleet fleet(1);
+  fleet.slow(6, 0.1);
+  fleet.add_runs(4);
+  Report report = fleet.report();
+  report.environments[0].host_name = left_out_name;
+  for (Gpu& gpu : report.environments[0].gpus) gpu.uuid = Unknown{"left out"};
+  report.survey = survey_of(report, 2);
+  const Survey again = survey_of(report, 2, &report);
+  ASSERT_FALSE(again.suspects.empty());
+  EXPECT_FALSE(again.suspects[0].known);
+  EXPECT_THROW(new_since(report, report), NotComparable);
+  EXPECT_EQ(units_text(report, again.suspects[0].units), "GPU 0000:06:00.0 of host 0");
+}
+
+TEST(Survey, ABaselineOfOtherWorkTellsNoSpread) {
+  Fleet before(8);
+  before.add_runs(2);
+  Report baseline = before.surveyed();
+  Fleet fleet(1);
+  fleet.add_runs(2);
+  EXPECT_TRUE(family_of(fleet.survey(2, &baseline), SurveyPart::device).by_baseline);
+  EXPECT_FALSE(family_of(fleet.survey(1, &baseline), SurveyPart::device).by_baseline);
+  baseline.invocation.config_sha256 = std::string(64, '0');
+  EXPECT_FALSE(family_of(fleet.survey(2, &baseline), SurveyPart::device).by_baseline);
+}
+
+TEST(Survey, AHostThatGoesAndWhatWasNotLookedAtAgainAreTold) {
+  Fleet fleet(1);
+  fleet.slow(6, 0.1);
+  fleet.add_runs(2);
+  Report report = fleet.surveyed();
+  EXPECT_FALSE(was_judged(*report.survey));
+  EXPECT_FALSE(is_anybody_wrong(*report.survey));
+  report.survey->silent_hosts = {"node7"};
+  EXPECT_TRUE(is_anybody_wrong(*report.survey));
+  Report before = report;
+  before.survey->silent_hosts.clear();
+  EXPECT_EQ(new_since(before, report).silent_hosts, std::vector<std::string>{"node7"});
+  report.status = Status::partial;
+  EXPECT_THAT(survey_page(report).headlines,
+              testing::IsSupersetOf({std::string("the survey is not finished"),
+                                     std::string("hosts that do not answer: node7"),
+                                     std::string("GPU 0000:06:00.0 of node0 is suspected, and was "
+                                                 "not looked at again")}));
 }
 
 TEST(Survey, ThePageSaysWhoAndWhy) {
@@ -272,7 +361,7 @@ TEST(Survey, ThePageSaysWhoAndWhy) {
   fleet.add_runs(4);
   const Report report = fleet.surveyed();
   const Page page = survey_page(report);
-  EXPECT_THAT(page.headlines[0], HasSubstr("GPU 3 of node1 is slow: -"));
+  EXPECT_THAT(page.headlines[0], HasSubstr("GPU 0000:03:00.0 of node1 is slow: -"));
   EXPECT_THAT(page.headlines[0], HasSubstr("power_watts 310, that of others 65"));
   EXPECT_THAT(page.headlines, Contains(HasSubstr("not judged, as fewer than 4 are of a kind")));
 }
@@ -293,12 +382,13 @@ TEST(Survey, WhoComputesOtherBitsIsNamed) {
   report.survey = survey_of(report, 2);
   ASSERT_EQ(report.survey->faults.size(), 1);
   const SurveyFault& fault = report.survey->faults[0];
-  EXPECT_EQ(units_text(report, {fault.unit}), "GPU 1 of node1");
+  EXPECT_EQ(units_text(report, {fault.unit}), "GPU 0000:01:00.0 of node1");
   EXPECT_EQ(std::pair(fault.step, fault.what), std::pair(int64_t{4}, std::string("fc.weight")));
   EXPECT_TRUE(fault.certain);
   EXPECT_EQ(fault.permanent, true);
   EXPECT_EQ(survey_page(report).headlines[0],
-            "GPU 1 of node1 computes wrong bits in each, from step 4 on (fc.weight), in every run");
+            "GPU 0000:01:00.0 of node1 computes wrong bits in each, from step 4 on (fc.weight), in "
+            "every run");
   report.arms[0].runs[1].digests = {right};
   report.arms[0].runs[1].digests[0].ranks.push_back(9);
   report.survey = survey_of(report, 2);
