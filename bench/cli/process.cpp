@@ -238,10 +238,11 @@ std::span<const ExitMeaning> exit_meanings() {
   static constexpr ExitMeaning meanings[] = {
       {ok, "ok"},
       {gate_failed,
-       "gate: shown to be worse, or changed under --fail-on any; compare --same-bits: bits differ"},
+       "gate: shown worse, or changed by --fail-on any; --same-bits: bits differ; survey: a "
+       "finding"},
       {usage, "wrong options or configuration"},
       {inconclusive,
-       "gate: inconclusive under a strict policy, too few runs, or a verdict in doubt"},
+       "gate: inconclusive under a strict policy, too few runs, or in doubt; survey: not judged"},
       {not_comparable, "not comparable, a metric or layout is missing, or a run was disturbed"},
       {invalid_report, "report unreadable or invalid, or without a complete run"},
       {run_failed,

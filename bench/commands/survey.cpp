@@ -48,7 +48,7 @@ struct SurveyForm {
 
 enum class Task { devices, links, all, bits };
 
-// By what it starts.
+// The jobs of the layout tell.
 Task task_of(const LaunchPlan& plan, size_t layout) {
   const RunConfig& config = plan.workloads[layout].config;
   if (config.update == Update::independent) return layout == 0 ? Task::devices : Task::bits;
@@ -86,7 +86,7 @@ class Course {
     return repeat <= (task == Task::bits ? 1 : repeats_);
   }
 
-  // In any order, as failed runs are repeated; but for layouts that cannot run here.
+  // Entries may be in any order, as failed runs are repeated; layouts that cannot run have none.
   bool first_look_is_over(const LaunchPlan& plan, const std::vector<JournalEntry>& entries) const {
     return std::ranges::all_of(plan.launches, [&](const Launch& launch) {
       if (!is_first_look(task_of(plan, launch.layout), launch.repeat)) return true;
@@ -127,6 +127,10 @@ std::vector<std::string> hosts_gone(const PlanRequest& request, const Context& c
   if (silent.size() == hosts.size())
     throw JobFailure("no host answers", ExitCode::run_failed, false);
   return silent;
+}
+
+bool uses_baseline(const Survey& survey) {
+  return std::ranges::count(survey.families, true, &SurveyFamily::by_baseline) > 0;
 }
 
 ExitCode code_of(const Survey& survey) {
@@ -190,6 +194,11 @@ ExitCode run_survey(const SurveyForm& form, const Context& context) {
                                 gone = sweep.request.silent_hosts;
                                 if (report.status == Status::failed) {
                                   append(gone, hosts_gone(sweep.request, context));
+                                }
+                                if (before != nullptr && !uses_baseline(*report.survey)) {
+                                  context.terminal.error(
+                                      "warning: the spread of --baseline does not count: it is of "
+                                      "other work, hardware or --repeats, or of fewer members");
                                 }
                                 return code_of(*report.survey);
                               },

@@ -21,14 +21,15 @@ std::vector<std::pair<size_t, size_t>> pairs_of_round(size_t players, size_t rou
 /// their number, three at least, so that a slow host is told from a slow partner.
 size_t rounds_of_hosts(size_t hosts);
 
-/// What a survey looks at, by host: the GPUs, or ranks on CPUs, of the only layout that is asked
-/// for, else all of the hosts, but for `silent` ones. Throws std::invalid_argument for several
-/// layouts, for one of emulated VMs or shared GPUs, and where it is one GPU or rank alone.
+/// The instances that a survey looks at, one for each host: the GPUs, or ranks on CPUs, of the only
+/// layout that is asked for, else all of the hosts, but for `silent` ones. Throws
+/// std::invalid_argument for several layouts, for one of emulated VMs or shared GPUs, and where it
+/// is one GPU or rank alone.
 std::vector<Instance> surveyed_instances(const std::vector<Layout>& asked,
                                          const std::vector<Host>& hosts,
                                          const std::vector<std::string>& silent = {});
 
-/// What tells of bits: nothing, `each` by its own work, or on GPUs other networks, too.
+/// Which layouts take digests: none, `each`, or on GPUs those of other networks, too.
 enum class SurveyedBits { none, own, more };
 
 /// `each`: all at once, for themselves; `pairs-N`: all pairs of GPUs of each host, by rounds;

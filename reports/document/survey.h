@@ -54,7 +54,7 @@ struct SurveySuspect {
   SurveyPart part{};
   std::string kind;
   SurveyUnits units;
-  // Of the fresh runs alone; the interval, one-sided, errs as often as the survey may.
+  // The fresh runs alone give these; the interval, one-sided, errs as often as the survey may.
   Maybe<double> difference, lower, upper;
   bool confirmed = false;
   bool known = false;           // to the survey that was given as baseline
@@ -71,9 +71,12 @@ struct SurveyFault {
   std::optional<bool> permanent{};  // in every run, by the same bits; none: there is one alone
 };
 
+/// The share of surveys in which all is well that have a suspect of one part and kind.
+inline constexpr double survey_error_rate = 0.05;
+
 struct Survey {
-  double error_rate = 0.05;  // of surveys in which all is well, those with a suspect of one part
-  int64_t repeats = 1;       // of the first look; later runs are fresh
+  double error_rate = survey_error_rate;  // as it was judged by
+  int64_t repeats = 1;                    // of the first look; later runs are fresh
   std::vector<SurveyFamily> families;
   std::vector<SurveySuspect> suspects;
   std::vector<SurveyFault> faults;

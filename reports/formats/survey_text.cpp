@@ -111,7 +111,7 @@ void add_headlines(const Report& report, Page& page) {
   }
 }
 
-// Of the arms whose ranks all computed what others of their kind did.
+// Names the arms whose ranks all computed what others of their kind did.
 void add_same_bits(const Report& report, Page& page) {
   std::vector<std::string> same;
   int64_t most = 0;

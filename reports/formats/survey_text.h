@@ -7,7 +7,7 @@
 
 namespace nearmetal {
 
-/// Of a report that has a survey.
+/// The report has a survey.
 Page survey_page(const Report& report);
 
 }  // namespace nearmetal

@@ -123,9 +123,9 @@ std::vector<double> logs_of(const Means& means) {
   return logs;
 }
 
-// Without a slow link, unless most links of one of its ends are slow, whose fault it is then.
+// Leaves out slow links, but those of an end most of whose links are slow: they are its fault.
 Means links_of_devices(Means means) {
-  const auto fleet = fleet_speed(logs_of(means), Survey().error_rate);
+  const auto fleet = fleet_speed(logs_of(means), survey_error_rate);
   if (!fleet) return means;
   std::map<SurveyUnit, int64_t> links, slow;
   std::vector<SurveyUnits> suspects;
@@ -146,8 +146,8 @@ Means links_of_devices(Means means) {
 
 using Parts = std::map<FamilyKey, std::map<SurveyUnits, std::vector<double>>>;
 
-// What the parts of a unit, links of a GPU or devices of a host, are away from the centre of their
-// family.
+// Adds how far each part of a unit, a link of a GPU or a device of a host, lies from the centre of
+// its family.
 void add_parts(const Report& report, SurveyPart part, const Means& means, Parts& parts) {
   const double centre = median(logs_of(means));
   for (const auto& [units, log] : part == SurveyPart::link ? links_of_devices(means) : means) {
@@ -213,7 +213,7 @@ SurveyFamily family_of(const FamilyKey& key, const Means& means,
     const UnitSpread spread = known.value_or(fleet->spread);
     family.spread = spread.deviation;
     family.degrees_of_freedom = spread.degrees_of_freedom;
-    family.found_from = detectable_slowness(*fleet, Survey().error_rate, power, known);
+    family.found_from = detectable_slowness(*fleet, survey_error_rate, power, known);
   }
   for (const auto& [units, log] : means) {
     family.members.push_back({units, std::expm1(log - centre)});
@@ -222,8 +222,8 @@ SurveyFamily family_of(const FamilyKey& key, const Means& means,
   return family;
 }
 
-// By the fresh runs of the family.
-void judge(const Means& fresh, double error_rate, const std::optional<UnitSpread>& known,
+// The fresh runs of the family decide.
+void judge(const Means& fresh, const std::optional<UnitSpread>& known,
            std::vector<SurveySuspect>& suspects) {
   std::vector<double> logs;
   std::vector<size_t> places;
@@ -238,12 +238,12 @@ void judge(const Means& fresh, double error_rate, const std::optional<UnitSpread
     if (!verdicts || member == fresh.end()) continue;
     const auto place = static_cast<size_t>(std::distance(fresh.begin(), member));
     const SlowUnit* verdict = find_in(*verdicts, place, &SlowUnit::unit);
-    const double tail = error_rate / static_cast<double>(places.size());
+    const double tail = survey_error_rate / static_cast<double>(places.size());
     const Interval bounds = interval(verdict->difference, 1 - 2 * tail);
     suspect.difference = std::expm1(verdict->difference.value);
     suspect.lower = bounds.lower - 1;
     suspect.upper = bounds.upper - 1;
-    suspect.confirmed = verdict->p < error_rate;
+    suspect.confirmed = verdict->p < survey_error_rate;
   }
 }
 
@@ -349,11 +349,11 @@ Survey survey_of(const Report& report, int64_t repeats, const Report* baseline) 
   for (const auto& [key, means] : first) {
     const std::optional<UnitSpread> known =
         known_spread(report, baseline, key, survey, means.size());
-    const std::optional<FleetSpeed> fleet = fleet_speed(logs_of(means), survey.error_rate, known);
+    const std::optional<FleetSpeed> fleet = fleet_speed(logs_of(means), survey_error_rate, known);
     const SurveyFamily& family = survey.families.emplace_back(family_of(key, means, fleet, known));
     if (!fleet) continue;
     std::vector<SurveySuspect> suspects = suspects_of(family, means, *fleet);
-    judge(fresh[key], survey.error_rate, known, suspects);
+    judge(fresh[key], known, suspects);
     for (SurveySuspect& suspect : suspects) {
       suspect.causes = causes_of(report, suspect, family);
       suspect.known = baseline != nullptr && is_known(*baseline, report, suspect);

@@ -9,11 +9,11 @@
 
 namespace nearmetal {
 
-/// By what its runs measured, whatever the names of its arms: ranks that train for themselves tell
-/// of devices and hosts, jobs of two ranks of links, digests of bits. The first `repeats` runs of
-/// an arm are the first look, which names suspects; only later ones are judged, so that a verdict
-/// does not rest on the runs for which its suspect was picked. The spread of a family is that of
-/// `baseline` where that survey has one of the part and kind. Units are of the report.
+/// The runs tell by what they measured, whatever the names of their arms: ranks that train for
+/// themselves show devices and hosts, jobs of two ranks links, digests bits. The first `repeats`
+/// runs of an arm are the first look, which names suspects; only later ones are judged, so that a
+/// verdict does not rest on the runs for which its suspect was picked. The spread of a family is
+/// that of `baseline` where that survey has one of the part and kind. Units are of the report.
 Survey survey_of(const Report& report, int64_t repeats, const Report* baseline = nullptr);
 
 /// Whether a suspect is confirmed, somebody computes other bits, or a host does not answer.

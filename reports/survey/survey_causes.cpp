@@ -13,7 +13,7 @@
 namespace nearmetal {
 namespace {
 
-// What units have alone, as the sides of a comparison point at it.
+// The runs and machines of some units alone; the sides of a comparison point at them.
 struct Evidence {
   std::vector<Run> runs;
   std::vector<Environment> environments;
@@ -26,7 +26,7 @@ struct Evidence {
   }
 };
 
-// Of a host all of its GPUs.
+// A host has all ranks on it.
 bool is_of(const Rank& rank, const SurveyUnit& unit) {
   const SurveyUnit own = unit_of(rank);
   return own.environment == unit.environment && (!unit.gpu || own.gpu == unit.gpu) &&

@@ -7,7 +7,7 @@
 
 namespace nearmetal {
 
-/// What is seen on the units of a suspect and not on other members of its family: conditions of
+/// Finds what the units of a suspect show and other members of its family do not: conditions of
 /// their machines, and series of monitors that are far from all others'.
 std::vector<Finding> causes_of(const Report& report, const SurveySuspect& suspect,
                                const SurveyFamily& family);
